@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
-from jan_serve.journal.pages import PageRequest, read_page
 from jan_serve.journal.shares import check_share
+
+if TYPE_CHECKING:
+    from jan_serve.journal.pages import PageRequest
 
 logger = logging.getLogger(__name__)
 
@@ -141,6 +143,7 @@ class BatchTable:
 
     async def page(self, owner: str, dialect: str, asked: PageRequest) -> tuple[list[Batch], bool]:
         """With their counts. See read_page."""
+        from jan_serve.journal.pages import read_page  # a server starts without it
 
         def work(db: sqlite3.Connection) -> tuple[list[Batch], bool]:
             conditions = {"owner": owner, "dialect": dialect}

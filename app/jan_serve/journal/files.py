@@ -5,14 +5,16 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
-from jan_serve.journal.pages import PageRequest, read_page
 from jan_serve.journal.shares import check_share
+
+if TYPE_CHECKING:
+    from jan_serve.journal.pages import PageRequest
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ class FileTable:
         self, owner: str, asked: PageRequest, purpose: str | None = None
     ) -> tuple[list[StoredFile], bool]:
         """Those of a purpose, or of all. See read_page."""
+        from jan_serve.journal.pages import read_page  # a server starts without it
 
         def work(db: sqlite3.Connection) -> tuple[list[StoredFile], bool]:
             conditions = {"owner": owner} | ({} if purpose is None else {"purpose": purpose})
