@@ -308,7 +308,8 @@ class BatchRunner:
             if not call.done():
                 call.cancel()
                 await asyncio.gather(call, return_exceptions=True)
-                is_kept = is_kept and await self._add_log(batch, line, transcript)
+                if is_kept:
+                    await self._add_log(batch, line, transcript)
 
     async def _add_log(self, batch: Batch, line: OpenLine, transcript: Transcript) -> bool:
         """Returns whether more may follow: behind events that the journal has not taken, none would fit."""
