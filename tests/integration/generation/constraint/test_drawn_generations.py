@@ -1,5 +1,5 @@
 """What the built-in model writes at a high temperature under drawn schemas, in both orders: a few answers by day, a
-thousand in `make test-long`."""
+thousand with TEST_DRAWS=500."""
 
 from __future__ import annotations
 
