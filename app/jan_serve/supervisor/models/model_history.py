@@ -12,7 +12,7 @@ from typing import Final
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.errors import InvalidModel, JanServeError, ModelFailed
+from jan_serve.errors import InvalidModel, JanServeError, ModelFailed, Unavailable
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.models.tries import Trials
@@ -121,11 +121,11 @@ class ModelHistory:
     def load_failed(self, error: JanServeError, now: float, retry: int) -> float | None:
         """Count a load that failed without a crash. Returns the seconds to the next try, None if there is none.
 
-        The file has loaded before, so that what is missing, such as memory, may come back. The pauses double: the
-        tries end within about a minute.
+        The file has loaded before, so that what is missing, such as memory, may come back; a setting that is not met
+        stays so. The pauses double: the tries end within about a minute.
         """
         self.reason = error.message
-        if not self.has_loaded or self._failed_loads >= _LOADS * retry:
+        if not self.has_loaded or not isinstance(error, Unavailable) or self._failed_loads >= _LOADS * retry:
             return None
         pause_s = self._limits.backoff_s[0] * 2**self._failed_loads
         self._failed_loads += 1

@@ -6,7 +6,7 @@ import pytest
 
 from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.errors import InsufficientMemory
+from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Start
 from jan_serve.supervisor.models.model_history import ModelHistory
 from tests.support.fake_client import fake_facts
@@ -61,6 +61,7 @@ def test_a_file_that_has_loaded_is_tried_again_for_about_a_minute() -> None:
     history, error = ModelHistory(SOURCE, RestartLimits()), InsufficientMemory("taken")
     assert history.load_failed(error, 0.0, 2) is None  # it has never loaded: the file may be wrong
     history.loaded(fake_facts())
+    assert history.load_failed(SettingsError("require_accelerator: there is none"), 0.0, 2) is None
     now, pauses = 0.0, list[float]()
     while (pause_s := history.load_failed(error, now, 2)) is not None:
         assert history.verdict(now) == Pause(pause_s)
