@@ -21,7 +21,7 @@ from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import CommandQueue
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import Work
-from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation
+from jan_serve.errors import EngineFailure, InsufficientMemory, JanServeError, UnsupportedOperation
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -131,6 +131,9 @@ class IntakeThread:
             self._drop(item.id)
         except JanServeError as error:
             self._fail(item.id, error)
+        except MemoryError:
+            # Others may have taken the memory for a moment; the engine goes on without this request.
+            self._fail(item.id, InsufficientMemory("The server has no memory to prepare this request."))
         except Exception:
             # A bug of ours that did not reach the engine: only this request fails.
             traceback.print_exc()

@@ -290,6 +290,8 @@ class BatchRunner:
         try:
             reply = await self._logged(batch, line, Transcript(asked, line.log))
         except InvalidState:
+            if not line.log:
+                raise
             reply = None
         if reply is not None and not (line.log and reply.status >= 400 and reply.status not in _BUSY):
             return reply

@@ -106,16 +106,22 @@ def test_errors_fail_their_request_and_free_its_images(capfd: pytest.CaptureFixt
             raise InvalidRequest("too long", param="prompt")
         if item.id == 2:
             raise ZeroDivisionError
+        if item.id == 5:
+            raise MemoryError
         return sequences_of(item)
 
     running = Running(prepare)
     for number in (1, 2):
         running.attachments.add(MediaData(id=number, digest="d", data=b"1234"))
-    commands = running.run(request(1), request(2), request(3), LAST)
+    commands = running.run(request(1), request(2), request(5), request(3), LAST)
     running.attachments.add(MediaData(id=4, digest="d", data=bytes(LIMIT + 1)))
     running.attachments.complete(request(4))
     failed = [event for event in running.sent if isinstance(event, Failed)]
-    assert [(event.id, event.code) for event in failed] == [(1, "invalid_request"), (2, "engine_failure")]
+    assert [(event.id, event.code) for event in failed] == [
+        (1, "invalid_request"),
+        (2, "engine_failure"),
+        (5, "insufficient_memory"),
+    ]
     assert len(commands) == 1
     assert "ZeroDivisionError" in capfd.readouterr().err
 
