@@ -162,7 +162,7 @@ class RequestWatcher(Protocol):
     """Sees each request as it begins, and at its end: its route, its status, which is 499 if its client left."""
 
     def begin(self, scope: Scope, record: RequestRecord) -> None:
-        """Nothing, for those that see only the end."""
+        """Does nothing: some watchers see only the end."""
 
     def end(self, route: str, status: int, record: RequestRecord) -> None: ...
 

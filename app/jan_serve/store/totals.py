@@ -57,7 +57,7 @@ _FILES: Final = RecordFiles(DayTotals, "the totals of a day", max_bytes=1 << 22,
 
 
 class TotalFiles:
-    """Of one data folder, which several servers may share. Every method blocks briefly on the disk."""
+    """The totals in one data folder, which several servers may share. Every method blocks briefly on the disk."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir / "totals"

@@ -18,7 +18,7 @@ from jan_serve.http.request_record import RequestRecord, route_of
 KEPT: Final = 512
 _PROGRAM_CHARS: Final = 60
 MAX_BYTES: Final = 64 << 20
-"""Of the prompts of all requests that have ended."""
+"""The most bytes that the prompts of ended requests take together."""
 _ID_BYTES: Final = 32
 
 State = Literal["waiting", "reading", "thinking", "writing", "done", "failed", "cancelled"]
@@ -118,7 +118,7 @@ class Activities:
         kept: int = KEPT,
         ended: Callable[[Activity], None] = lambda activity: None,
     ) -> None:
-        """keep_prompts: of so many ended requests, the rendered prompts are kept too. ended: called with each."""
+        """keep_prompts: number of ended requests whose prompts are kept too. ended: called with each request."""
         self._has_ended = ended
         self._prompts = KeptPrompts(keep_prompts)
         self._running: dict[int, Activity] = {}

@@ -95,7 +95,7 @@ class Prompts(BaseModel):
 
 
 class TotalLine(BaseModel):
-    """Of one day (local time), model and program. prompt_tokens: cached ones included."""
+    """The sums of one day (local time), model and program. prompt_tokens: cached ones included."""
 
     day: str
     model: str
@@ -187,7 +187,7 @@ def activity_router(activities: Activities, totals: Totals, services: Services) 
             raise http_problem(
                 404,
                 "prompt_not_kept",
-                "The prompt is not kept: `keep_prompts` says of how many requests it is, and whether of any.",
+                "The prompt is not kept. `keep_prompts` is the number of latest requests whose prompts are.",
             )
         # What the cache had is known at the end, as a sum over the prompts.
         cached = record.cached_tokens if len(kept) == 1 and found.status is not None else None

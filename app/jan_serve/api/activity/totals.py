@@ -29,7 +29,7 @@ class Totals:
         self._saved_s = time.monotonic()
 
     def count(self, activity: Activity) -> None:
-        """A request that has ended."""
+        """Count a request that has ended."""
         record, owner = activity.record, activity.owner
         if owner is None or record.model is None:
             return
@@ -46,7 +46,7 @@ class Totals:
         )
 
     async def save_if_due(self) -> None:
-        """For each second: saves once a minute."""
+        """Call it once a second: it saves once a minute."""
         if self._waiting and time.monotonic() - self._saved_s >= _SAVE_S:
             await self.save()
 
@@ -64,7 +64,7 @@ class Totals:
                         again.add(row)
 
     async def rows(self, owner: str, days: int) -> list[tuple[str, TotalRow]]:
-        """Of this key, the latest day first; those that could not be saved too."""
+        """The sums of this key, the latest day first; those that could not be saved too."""
         await self.save()
         unsaved = [(day.isoformat(), row) for day, totals in self._waiting.items() for row in totals.rows]
         saved = await asyncio.to_thread(lambda: list(self._files.read(key_of(owner), days)))

@@ -223,7 +223,7 @@ class Exam:
             }
 
     def _tool_results(self) -> Iterator[Case]:
-        """What a tool said is told."""
+        """The answer repeats what a tool said."""
         names = self._numbered_tools(2)
         for _ in range(_CASES):
             name, value = self._draw.choice(names), self._draw.randint(100, 999)
