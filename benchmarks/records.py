@@ -29,8 +29,8 @@ from jan_serve.core.events import Completed, Finished, GenerationEvent, Started,
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.trace import current_trace
-from jan_serve.engine.engine import Engine
 from jan_serve.engine.sequence import RequestState
+from jan_serve.engine.waits import Waits
 from jan_serve.generation.prompt_history import PromptHistory
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle
@@ -181,19 +181,16 @@ def of_a_step(sequences: int, rounds: int = _ROUNDS, steps: int = 2_000) -> Cost
     """For a step that writes a token of each sequence while a prompt is read."""
     requests = [EngineRequest(id=number, prompt=("x",), cache_salt="") for number in range(sequences + 1)]
     states = [RequestState(request, 1, 0.0, 1) for request in requests]
-    plan: list[Any] = [SimpleNamespace(sequence=SimpleNamespace(state=state), size=1) for state in states]
-    costs, counters = SimpleNamespace(observe=lambda *_: None), SimpleNamespace(count_step=lambda *_: None)
-    engine: Any = SimpleNamespace(_planner=costs, _counters=counters, _output=SimpleNamespace(reading_ns=0))
+    readers: list[Any] = [SimpleNamespace(state=states[0])]
+    waits = Waits()
 
     def without() -> None:
         for _ in range(steps):
-            tokens, prefill = sum(item.size for item in plan), sum(item.size for item in plan[:1])
-            costs.observe(tokens - prefill, prefill, 0.001)
-            counters.count_step(sequences + 1)
+            pass
 
     def recorded() -> None:
         for _ in range(steps):
-            Engine._observe_reading(engine, plan, plan[:1], 0.001)  # pyright: ignore[reportPrivateUsage]
+            waits.step_read(readers, 0.001)
             for state in states:
                 state.work.forced += 0
 

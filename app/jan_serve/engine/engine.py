@@ -28,6 +28,7 @@ from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.stats import EngineCounters, PhaseClock, StepClock
 from jan_serve.engine.step_batch import StepBatch
 from jan_serve.engine.tokens import ends_of_turns
+from jan_serve.engine.waits import Waits
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
 
@@ -92,8 +93,9 @@ class Engine:
         self._must_wait = False
         self._phase, self._clock = phase, phase.clock
         self._shelf = shelf
+        self._waits = Waits()
         self._output = SequenceOutput(
-            context, phase=phase, shelf=shelf, retire=self._retire, abort=self.abort
+            context, phase=phase, waits=self._waits, shelf=shelf, retire=self._retire, abort=self.abort
         )
         self._is_crowded = False
         self._step_clock = StepClock()
@@ -263,7 +265,8 @@ class Engine:
                 if only_decode:
                     self._counters.count_step(self._batch.size)
                     if len(plan) < len(self._scheduler.running):
-                        self._count_pauses(plan, self._clock() - started)
+                        writers = (item.sequence for item in plan)
+                        self._waits.step_wrote(writers, self._scheduler.running, self._clock() - started)
                 else:
                     self._observe_reading([*plan, *media], reading, self._clock() - started)
                 computed, sampled = self._clock(), self._output.generated
@@ -324,7 +327,7 @@ class Engine:
         state = sequence.state
         if state.started is None:
             state.started = self._clock()
-            state.others_ns -= self._output.reading_ns
+            self._waits.begin(state)
         if state.cached_tokens is None:
             state.cached_tokens = min(sequence.num_cached, state.prompt_length)
             state.work.cached_in = sequence.cached_in
@@ -415,17 +418,7 @@ class Engine:
         tokens, prefill = sum(item.size for item in plan), sum(item.size for item in reading)
         self._planner.observe(tokens - prefill, prefill, seconds)
         self._counters.count_step(tokens)
-        nanoseconds = round(seconds * 1e9)
-        self._output.reading_ns += nanoseconds
-        for state in {id(item.sequence.state): item.sequence.state for item in reading}.values():
-            state.others_ns -= nanoseconds
-
-    def _count_pauses(self, plan: list[PlanItem], seconds: float) -> None:
-        """Learn from a step that wrote for some requests only: the others waited for them."""
-        writing = {id(item.sequence.state) for item in plan}
-        states = {id(sequence.state): sequence.state for sequence in self._scheduler.running}
-        for key in states.keys() - writing:
-            states[key].others_ns += round(seconds * 1e9)
+        self._waits.step_read((item.sequence for item in reading), seconds)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """Handle a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""

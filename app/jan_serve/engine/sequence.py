@@ -132,7 +132,7 @@ class SequenceStatus(enum.Enum):
 class RequestState(msgspec.Struct, eq=False):
     """State shared by the sequences of one request. Times are of a monotonic clock, in seconds.
 
-    others_ns: of steps for other requests: `SequenceOutput.reading_ns` is added at the end, and taken off at the start.
+    others_ns: see Waits.
     visible_specials: ids of control tokens whose text stays in the output.
     """
 

@@ -13,6 +13,7 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sampler import Floats, Sampled, score
 from jan_serve.engine.sequence import Emission, RequestState, Sequence, SequenceStatus
 from jan_serve.engine.stats import PhaseClock
+from jan_serve.engine.waits import Waits
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,
@@ -31,7 +32,7 @@ class SequenceOutput:
     """The events of one context's sequences.
 
     retire: called with each finished sequence. abort: called with the id of each failed request. shelf: holds states
-    for other servers; None: `keep_state` fails. phase: its clock is used. reading_ns: of all steps that read prompts.
+    for other servers; None: `keep_state` fails. phase: its clock is used.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class SequenceOutput:
         context: LlamaContext,
         *,
         phase: PhaseClock,
+        waits: Waits,
         shelf: StateShelf | None,
         retire: Callable[[Sequence], None],
         abort: Callable[[int], None],
@@ -47,11 +49,12 @@ class SequenceOutput:
         self._vocab = context.model.vocab
         self._phase = phase
         self._clock = phase.clock
+        self._waits = waits
         self._shelf = shelf
         self._retire = retire
         self._abort = abort
         self._events: list[EngineEvent] = []
-        self.generated = self.forced = self.reading_ns = 0
+        self.generated = self.forced = 0
 
     def take(self) -> list[EngineEvent]:
         """The events since the last call, in order."""
@@ -287,7 +290,7 @@ class SequenceOutput:
         state.completion_tokens += sequence.num_generated
         state.unfinished -= 1
         if state.unfinished == 0:
-            state.work.others_s = max(0, state.others_ns + self.reading_ns) / 1e9
+            state.work.others_s = self._waits.seconds(state)
             self._events.append(
                 RequestCompleted(
                     id=request.id,

@@ -16,6 +16,7 @@ from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus, Se
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokens import TokenBuffer
+from jan_serve.engine.waits import Waits
 from jan_serve.errors import EngineFailure, GrammarTooComplex, Overloaded
 from jan_serve.ipc.messages import (
     Chunk,
@@ -81,7 +82,12 @@ class Bench:
         self.retired: list[Sequence] = []
         self.aborted: list[int] = []
         self.output = SequenceOutput(
-            context, phase=PhaseClock(self.clock), shelf=shelf, retire=self._retire, abort=self.aborted.append
+            context,
+            phase=PhaseClock(self.clock),
+            waits=Waits(),
+            shelf=shelf,
+            retire=self._retire,
+            abort=self.aborted.append,
         )
         request = EngineRequest(id=7, prompt=("a",), n=n, cache_salt="", **fields)
         state = RequestState(request, 1, arrived=0.0, unfinished=n)
