@@ -88,13 +88,10 @@ def test_the_prompt_is_scored_before_any_text_where_others_have_it_in_the_cache(
     """Choices that find the prompt in the cache are ready at once, and a stream leaves its scoring little room."""
     prompt = words(5, 150)
     llama.run_one(prompt, max_tokens=4)
-    stream = generate(words(6, 20), max_tokens=120)
-    llama.send(stream)
-    llama.advance()
-    [scored] = llama.run(generate(prompt, n=3, prompt_logprobs=0, max_tokens=4))
+    stream = generate(words(6, 20), max_tokens=120, ignore_eos=True)
+    _, scored = llama.run(stream, generate(prompt, n=3, prompt_logprobs=0, max_tokens=4))
     assert scored.scored is not None
     assert len(scored.texts) == 3
-    llama.until(stream)
 
 
 def test_sampled_choices_differ_and_are_numbered_by_seed(llama: Worker) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.ipc.messages import Chunk, ShutdownRequest
+from jan_serve.ipc.messages import ShutdownRequest
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, running_worker
 
@@ -66,10 +66,7 @@ def test_waits_are_for_the_prompts_of_others_only(exact_llama: Path) -> None:
         choices = worker.run_one(OTHER + "x", max_tokens=20, ignore_eos=True, n=2).usage
         assert choices.work.others_s == 0.0
         writing = generate("x", max_tokens=2000, ignore_eos=True)
-        worker.send(writing)
-        while not any(isinstance(event, Chunk) for event in worker.advance()):
-            pass
-        worker.run_one(LONG, max_tokens=1)
-        worker.until(writing)
+        # The last one waits for the slot of the short one, so that it is read while the first one writes.
+        worker.run(writing, generate("y", max_tokens=1), generate(LONG, max_tokens=1))
         usage = worker.results[writing.id].usage
         assert 0.0 < usage.work.others_s <= usage.timings.decode_s

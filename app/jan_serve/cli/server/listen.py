@@ -134,9 +134,12 @@ def find_holder(host: str, port: int) -> PortHolder:
     if pid is not None:
         try:
             process = psutil.Process(pid)
-            name = process.name()
-            if is_our_command(process.cmdline()):
-                return PortHolder(is_jan_serve=True, pid=pid)
+            name, command = process.name(), process.cmdline()
+            if is_our_command(command):
+                # A child that it has just forked has the socket, too, until it executes another program.
+                while (parent := process.parent()) is not None and parent.cmdline() == command:
+                    process = parent
+                return PortHolder(is_jan_serve=True, pid=process.pid)
         except psutil.Error:
             pass  # the process ended or belongs to another user: try HTTP
     health = _ask_health(host, port)

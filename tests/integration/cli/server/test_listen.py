@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from jan_serve.cli.server.listen import (
-    find_holder,
-)
+from jan_serve.cli.server.listen import find_holder
 from tests.support.deadline import deadline
 
 HOST = "127.0.0.1"
 
 
-def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
+LISTEN = (
+    "import os, socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); {fork};"
+    "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+)
+FORKS = {
+    "alone": "pass",
+    # A child has the socket, too, until it executes its own program.
+    "with a forked child": "os.fork() or (sys.stdin.read(), os._exit(0))",
+}
+
+
+@pytest.mark.parametrize("forks", FORKS if hasattr(os, "fork") else ["alone"])
+def test_a_listener_that_does_not_answer_is_found_by_its_process(forks: str) -> None:
     """A jan-serve that has the port and is still starting answers no HTTP yet."""
-    code = (
-        "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"
-        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
-    )
+    code = LISTEN.format(fork=FORKS[forks])
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
