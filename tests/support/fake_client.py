@@ -80,6 +80,7 @@ def fake_facts(**changes: Any) -> ModelFacts:
         "add_eos": False,
         "chat_templates": {},
         "metadata": {},
+        "weights": "f" * 32,
     }
     return ModelFacts(**(values | changes))
 

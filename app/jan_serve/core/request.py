@@ -146,7 +146,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     adapters: the LoRA adapters to apply, and no others; None is the one in the model's name, if any.
     ttl_s: how long the model stays loaded afterwards; negative is forever, None is as configured.
     warnings: sentences about what the dialect left out.
-    identity: random ids in the answer derive from it, so that a repeated answer has the same; empty: they are random.
     """
 
     model: str | None = None
@@ -170,4 +169,3 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     adapters: tuple[AdapterChoice, ...] | None = None
     ttl_s: float | None = None
     warnings: tuple[str, ...] = ()
-    identity: str = ""

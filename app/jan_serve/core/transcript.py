@@ -1,6 +1,7 @@
-"""What an answer leaves for another server, which goes on with it, and what it has from an earlier one.
+"""What an answer leaves for whoever goes on with it, and what it has from an earlier beginning.
 
-A proxy asks for it by a header. The engine's events leave as bytes, with the first frame that is made of them.
+A proxy asks for it by a header, for another server: the engine's events leave as bytes, with the first frame that is
+made of them. Answers of the journal have one too, and streams that their clients take up again.
 """
 
 from __future__ import annotations
@@ -88,17 +89,24 @@ class Transcript:
 
     def begin(self, weights: str) -> list[bytes]:
         """Begin an answer of the engine. Returns its events in the past, which it repeats. Raises InvalidState."""
-        if self.asked.weights and weights != self.asked.weights:
-            raise InvalidState("The model's file is not that of the server which began the answer.")
+        is_begun = bool(self.asked.weights or self._past)
+        if is_begun and (not weights or weights != self.asked.weights):
+            raise InvalidState(
+                "The model's file is not the one that began the answer. Send the request again."
+            )
         self.weights = weights
         self._n_answers += 1
         return self._past if self._n_answers == 1 else []
 
     @property
+    def is_single(self) -> bool:
+        """Whether it has one answer of the engine: the events of several are mixed."""
+        return self._n_answers == 1
+
+    @property
     def can_move(self) -> bool:
-        """Whether another server can go on: with one answer of the engine, of weights that are known, and not too
-        long."""
-        return self._n_answers == 1 and bool(self.weights) and self._size <= MAX_LOG_BYTES
+        """Whether another server can go on: with one answer, of weights that are known, and not too long."""
+        return self.is_single and bool(self.weights) and self._size <= MAX_LOG_BYTES
 
     @property
     def has_new(self) -> bool:
@@ -135,7 +143,7 @@ def _events(log: bytes) -> list[bytes]:
 
 
 current: Final[ContextVar[Transcript | None]] = ContextVar("transcript", default=None)
-"""Of the current request, if a proxy asked for it."""
+"""Of the current request, if anything may go on with its answer."""
 
 
 def random_hex(size: int) -> str:

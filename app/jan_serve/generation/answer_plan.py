@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
-from functools import lru_cache
-from hashlib import blake2b
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -188,12 +185,11 @@ def _thinks_by_default(chat_format: ChatFormat, template: str | None) -> bool:
 class AnswerParsers:
     """Parses the choices of one answer into text, reasoning and calls. Pure, but for random ids of calls."""
 
-    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool, identity: str = "") -> None:
-        """identity: see GenerationRequest."""
+    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool) -> None:
         self._plan = plan
         self._starts_in_thought = starts_in_thought
         self._ids = CallIds(
-            plan.chat_format.id_style, ids_in(plan.prompt.messages), _id_texts(identity).__next__
+            plan.chat_format.id_style, ids_in(plan.prompt.messages), partial(random_hex, _ID_BYTES)
         )
         self._parsers: dict[int, StreamParser] = {}
 
@@ -223,11 +219,3 @@ class AnswerParsers:
             split_thoughts=self._plan.prompt.split_thoughts,
             starts_in_thought=self._starts_in_thought,
         )
-
-
-def _id_texts(identity: str) -> Iterator[str]:
-    for number in itertools.count():
-        if not identity:
-            yield random_hex(_ID_BYTES)
-        else:
-            yield blake2b(f"{identity} {number}".encode(), digest_size=_ID_BYTES).hexdigest()

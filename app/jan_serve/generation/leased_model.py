@@ -27,7 +27,6 @@ from jan_serve.generation.deadline import Deadline
 from jan_serve.generation.ports import EngineClient, SequenceStates
 from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
 from jan_serve.generation.transcripts import begun_log
-from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -198,9 +197,7 @@ class LeasedModel:
 
     @staticmethod
     async def answer(
-        opening: AbstractAsyncContextManager[LeasedModel],
-        request: GenerationRequest,
-        log: AnswerLog | None = None,
+        opening: AbstractAsyncContextManager[LeasedModel], request: GenerationRequest
     ) -> AsyncGenerator[GenerationEvent]:
         """See GenerationService.generate. The model is held until the last event, or until the generator is closed."""
         async with opening as model, AsyncExitStack() as stack:
@@ -210,8 +207,7 @@ class LeasedModel:
             stack.callback(transfer.close)
             submitted = await wait(transfer.submitted(prepared.submitted))
             answer = _Answer(model.name, prepared, _best_of(request, submitted), transfer)
-            if log is None:
-                log = begun_log(submitted, model.facts)
+            log = begun_log(submitted, model.facts)
             events = await stack.enter_async_context(closing(client.generate(submitted, log)))
             completed, sent_s, n_ctx = False, perf_counter(), model.facts.n_ctx
             while not completed:

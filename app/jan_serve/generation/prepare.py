@@ -181,7 +181,7 @@ class RequestPreparer:
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         starts_in_thought = thought is not None and thought.is_open
-        parsers = AnswerParsers(plan, starts_in_thought=starts_in_thought, identity=request.identity)
+        parsers = AnswerParsers(plan, starts_in_thought=starts_in_thought)
         pieces = marked.pieces(text)
         engine_prompt = EnginePrompt(pieces, marked.media, param="messages", warnings=marked.warnings)
         return engine_prompt, answer_constraint, parsers

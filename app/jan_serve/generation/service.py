@@ -20,7 +20,6 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.ports import EngineClient, ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.ipc.answer_log import AnswerLog
 
 T = TypeVar("T")
 
@@ -90,15 +89,13 @@ class GenerationService:
         async with self.open(model, ttl_s) as opened:
             return await work(opened)
 
-    def generate(
-        self, request: GenerationRequest, log: AnswerLog | None = None
-    ) -> AsyncGenerator[GenerationEvent]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """Yield the request's events from Started to Completed; waits while the model loads or the queue is long.
 
         Raises errors of the tree: those of InvalidRequest and Unavailable before Started, EngineFailure at any time.
-        Closing the generator aborts the request and returns the model. log: see EngineClient.
+        Closing the generator aborts the request and returns the model.
         """
-        return LeasedModel.answer(self.open(request.model, request.ttl_s), request, log)
+        return LeasedModel.answer(self.open(request.model, request.ttl_s), request)
 
     async def facts(self, model: str | None) -> tuple[str, ModelFacts]:
         """The model's canonical name and its facts."""

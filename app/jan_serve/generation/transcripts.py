@@ -1,4 +1,4 @@
-"""An answer that another server can go on with, or that another one began, whose events are checked first."""
+"""An answer that another one can go on with, or that another one began, whose events are checked first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_DRAWS = 1 << 40
 
 
 def begun_log(request: EngineRequest, facts: ModelFacts) -> AnswerLog | None:
-    """The log of an answer that begins now; None if no proxy asked for one. Raises InvalidState."""
+    """The log of an answer that begins now; None for a request without a transcript. Raises InvalidState."""
     transcript = current.get()
     if transcript is None:
         return None

@@ -30,6 +30,9 @@ from jan_serve.http.request_record import record_of
 
 logger = logging.getLogger(__name__)
 
+_KEY = "jan_serve.transcript"
+"""Of a scope: the transcript that a proxy asked for."""
+
 
 class Transcripts:
     """Innermost of the middleware: the body that it reads has been judged by its length."""
@@ -52,6 +55,7 @@ class Transcripts:
             await response(scope, receive, send)
             return
         current.set(transcript)
+        scope[_KEY] = transcript
         await self._app(scope, receive, send)
 
 
@@ -101,7 +105,7 @@ def recording(scope: Scope, send: Send, ping: bytes, set_header: Callable[[str, 
     ping: the message that is no frame. A frame that the client cannot have, as another server counts them, ends the
     connection: the streams of the two differ.
     """
-    transcript = current.get()
+    transcript: Transcript | None = scope.get(_KEY)
     if transcript is None or not transcript.can_move:
         return send
     set_header(RECORDED.decode(), recorded_header(transcript.weights, ping))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -14,22 +14,16 @@ _decode: Final = msgspec.msgpack.Decoder(EngineEvent).decode
 
 
 class AnswerLog:
-    """Grows with the answer. An answer that begins with a log repeats its events, and then goes on."""
+    """An answer that begins with a log repeats its events, and then goes on."""
 
-    def __init__(self, past: Iterable[bytes] = (), on_add: Callable[[bytes], None] | None = None) -> None:
-        """past: what another log has added. on_add: takes each new event in addition."""
-        self._events = list(past)
+    def __init__(self, past: Sequence[bytes], on_add: Callable[[bytes], None]) -> None:
+        """past: what another log has added. on_add: takes each new event."""
+        self._past = past
         self._on_add = on_add
-        self.size = sum(map(len, self._events))
-        """Bytes of all events."""
 
     def __iter__(self) -> Iterator[EngineEvent]:
-        """The events of the past. Those that are added meanwhile do not follow."""
-        return map(_decode, tuple(self._events))
+        """The events of the past."""
+        return map(_decode, self._past)
 
     def add(self, event: EngineEvent) -> None:
-        data = _encode(event)
-        self.size += len(data)
-        self._events.append(data)
-        if self._on_add is not None:
-            self._on_add(data)
+        self._on_add(_encode(event))

@@ -1,4 +1,4 @@
-"""Background answers in the journal: what was asked, the engine's events so far, then the whole answer."""
+"""Background answers in the journal: what was asked, then the whole answer."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import msgspec
 
 from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.logs import Log, Work, find_log
 from jan_serve.journal.shares import check_share
 
 
 class OpenAnswer(msgspec.Struct, frozen=True):
-    """An answer that is not whole. request: JSON. events: see AnswerLog."""
+    """An answer that is not whole. request: JSON."""
 
     id: str
     owner: str
     created: int
     request: bytes
-    seed: int
-    events: tuple[bytes, ...] = ()
+    log: Log = Log()
 
 
 class WholeAnswer(msgspec.Struct, frozen=True):
@@ -31,6 +31,10 @@ class WholeAnswer(msgspec.Struct, frozen=True):
     request: bytes
     reply: bytes
     frames: tuple[bytes, ...]
+
+    def behind(self, after: int) -> tuple[bytes, ...]:
+        """The frames behind this number, or the last one: see LiveAnswer.follow."""
+        return self.frames[after + 1 :] or self.frames[-1:]
 
 
 class AnswerTable:
@@ -44,8 +48,8 @@ class AnswerTable:
             expire(db)
             check_share(db, answer.owner, len(answer.request), self._journal.max_bytes)
             db.execute(
-                "INSERT INTO answers (id, owner, created, request, seed) VALUES (?, ?, ?, ?, ?)",
-                (answer.id, answer.owner, answer.created, answer.request, answer.seed),
+                "INSERT INTO answers (id, owner, created, request) VALUES (?, ?, ?, ?)",
+                (answer.id, answer.owner, answer.created, answer.request),
             )
 
         await self._journal.run(work)
@@ -55,30 +59,14 @@ class AnswerTable:
 
         def work(db: sqlite3.Connection) -> list[OpenAnswer]:
             rows = db.execute(
-                "SELECT id, owner, created, request, seed FROM answers WHERE reply IS NULL ORDER BY created, rowid"
+                "SELECT id, owner, created, request FROM answers WHERE reply IS NULL ORDER BY created, rowid"
             ).fetchall()
-            return [OpenAnswer(*row, events=_events(db, row[0])) for row in rows]
-
-        return await self._journal.run(work)
-
-    async def add(self, answer_id: str, first: int, events: Sequence[bytes]) -> bool:
-        """Add the events from this number on. False if the answer is deleted."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            row = db.execute("SELECT owner FROM answers WHERE id = ?", (answer_id,)).fetchone()
-            if row is None:
-                return False
-            check_share(db, row[0], sum(map(len, events)), self._journal.max_bytes)
-            db.executemany(
-                "INSERT INTO answer_events (answer, number, event) VALUES (?, ?, ?)",
-                [(answer_id, number, event) for number, event in enumerate(events, first)],
-            )
-            return True
+            return [OpenAnswer(*row, log=find_log(db, Work(row[1], row[0]))) for row in rows]
 
         return await self._journal.run(work)
 
     async def end(self, answer_id: str, reply: bytes, frames: Sequence[bytes]) -> None:
-        """The whole answer, which replaces its events. Without effect if it has ended or is deleted."""
+        """The whole answer, which replaces its log. Without effect if it has ended or is deleted."""
         packed = await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(frames)))
 
         def work(db: sqlite3.Connection) -> None:
@@ -86,7 +74,6 @@ class AnswerTable:
                 "UPDATE answers SET reply = ?, frames = ? WHERE id = ? AND reply IS NULL",
                 (reply, packed, answer_id),
             )
-            db.execute("DELETE FROM answer_events WHERE answer = ?", (answer_id,))
 
         await self._journal.run(work)
 
@@ -114,8 +101,3 @@ class AnswerTable:
             return cursor.rowcount > 0
 
         return await self._journal.run(work)
-
-
-def _events(db: sqlite3.Connection, answer_id: str) -> tuple[bytes, ...]:
-    rows = db.execute("SELECT event FROM answer_events WHERE answer = ? ORDER BY number", (answer_id,))
-    return tuple(event for (event,) in rows)

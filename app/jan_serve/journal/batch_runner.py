@@ -10,12 +10,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from jan_serve.core.transcript import Asked, Transcript
+from jan_serve.core.transcript import Transcript
 from jan_serve.errors import InvalidState, JanServeError, StoreError
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import (
@@ -31,6 +30,7 @@ from jan_serve.journal.batches import (
 )
 from jan_serve.journal.expiry import KEPT_S
 from jan_serve.journal.files import new_file
+from jan_serve.journal.logs import Log, LogWriter, Work, forget_log
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class BatchRunner:
                 paused = self._pause(batch) is not None
                 room = 0 if paused else self._conditions.places(batch.facts.model) - len(running)
                 if room > 0:
-                    for line in await self.table.open_lines(batch.id, running, room):
+                    for line in await self.table.open_lines(batch, running, room):
                         work = self._answer(batch, line)
                         running[line.number] = asyncio.create_task(work, name=f"{batch.id} {line.number}")
                     if not running:
@@ -285,47 +285,32 @@ class BatchRunner:
 
     async def _reply(self, batch: Batch, line: OpenLine) -> Reply:
         """Goes on with what is written. An error says nothing of the line then, but may of the log: it begins anew."""
-        identity = blake2b(f"{batch.id} {line.number}".encode(), digest_size=16).hexdigest()
-        asked = Asked(identity, int(time.time()), line.weights, len(line.log))
+        work, is_begun = Work(batch.owner, batch.id, line.number), line.log != Log()
         try:
-            reply = await self._logged(batch, line, Transcript(asked, line.log))
+            transcript = line.log.transcript(f"{batch.id} {line.number}", int(time.time()))
+            reply = await self._logged(work, line.line, transcript)
         except InvalidState:
-            if not line.log:
+            if not is_begun:
                 raise
             reply = None
-        if reply is not None and not (line.log and reply.status >= 400 and reply.status not in _BUSY):
+        if reply is not None and not (is_begun and reply.status >= 400 and reply.status not in _BUSY):
             return reply
-        logger.warning("line %d of %s begins anew: what is written of it is useless", line.number, batch.id)
-        await self.table.forget_log(batch.id, line.number)
+        logger.warning("%s begins anew: what is written of it is useless", work)
+        await forget_log(self._background.journal, work)
         return await self._reply(batch, OpenLine(line.number, line.line))
 
-    async def _logged(self, batch: Batch, line: OpenLine, transcript: Transcript) -> Reply:
-        call = asyncio.create_task(self._call(batch.owner, line.line, transcript))
-        is_kept = True
+    async def _logged(self, work: Work, line: Line, transcript: Transcript) -> Reply:
+        log = LogWriter(self._background.journal, work, transcript)
+        call = asyncio.create_task(self._call(work.owner, line, transcript))
         try:
             while not (await asyncio.wait([call], timeout=_LOG_S))[0]:
-                is_kept = is_kept and await self._add_log(batch, line, transcript)
+                await log.store()
             return call.result()
         finally:
             if not call.done():
                 call.cancel()
                 await asyncio.gather(call, return_exceptions=True)
-                if is_kept:
-                    await self._add_log(batch, line, transcript)
-
-    async def _add_log(self, batch: Batch, line: OpenLine, transcript: Transcript) -> bool:
-        """Returns whether more may follow: behind events that the journal has not taken, none would fit."""
-        try:
-            if transcript.has_new and not transcript.can_move:
-                await self.table.forget_log(batch.id, line.number)
-                return False
-            if transcript.has_new:
-                await self.table.add_log(batch, line.number, transcript.weights, transcript.take())
-        except StoreError as error:
-            text = "line %d of %s goes on, and after a restart from an earlier place: %s"
-            logger.warning(text, line.number, batch.id, error.message)
-            return False
-        return True
+                await log.store()
 
 
 def _model_of(line: Line) -> str | None:

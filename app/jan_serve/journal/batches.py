@@ -12,6 +12,7 @@ import msgspec
 from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.logs import Log, Work, find_log
 from jan_serve.journal.shares import check_share
 
 if TYPE_CHECKING:
@@ -86,12 +87,11 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class OpenLine(msgspec.Struct, frozen=True):
-    """log: the engine's events of an answer that was cut off, by the model of these weights. See Transcript."""
+    """log: of an answer that was cut off."""
 
     number: int
     line: Line
-    weights: str = ""
-    log: bytes = b""
+    log: Log = Log()
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -193,7 +193,7 @@ class BatchTable:
         """The state and the facts of one that has not ended. Returns whether there is such a one."""
         return await self._journal.run(lambda db: _change(db, batch, IS_OPEN))
 
-    async def open_lines(self, batch_id: str, without: Iterable[int], most: int) -> list[OpenLine]:
+    async def open_lines(self, batch: Batch, without: Iterable[int], most: int) -> list[OpenLine]:
         """The next lines in the order of work. without: numbers of those that are being answered."""
         left = tuple(without)
 
@@ -201,10 +201,11 @@ class BatchTable:
             rows = db.execute(
                 "SELECT number, custom_id, path, body FROM lines WHERE batch = ? AND status IS NULL"
                 f" AND number NOT IN ({', '.join('?' * len(left))}) ORDER BY rank LIMIT ?",
-                (batch_id, *left, most),
+                (batch.id, *left, most),
             )
             return [
-                OpenLine(number, Line(*row), *_log(db, batch_id, number)) for number, *row in rows.fetchall()
+                OpenLine(number, Line(*row), find_log(db, Work(batch.owner, batch.id, number)))
+                for number, *row in rows.fetchall()
             ]
 
         return await self._journal.run(work)
@@ -214,7 +215,6 @@ class BatchTable:
 
         def work(db: sqlite3.Connection) -> bool:
             check_share(db, batch.owner, len(reply.body), self._journal.max_bytes)
-            _forget_log(db, batch.id, number)
             return (
                 db.execute(
                     "UPDATE lines SET status = ?, reply = ?, request_id = ?"
@@ -225,23 +225,6 @@ class BatchTable:
             )
 
         return await self._journal.run(work)
-
-    async def add_log(self, batch: Batch, number: int, weights: str, events: bytes) -> None:
-        """Add events to the log of a line. Without effect if it is answered."""
-
-        def work(db: sqlite3.Connection) -> None:
-            check_share(db, batch.owner, len(events), self._journal.max_bytes)
-            db.execute(
-                "INSERT INTO line_logs SELECT batch, number,"
-                " (SELECT count(*) FROM line_logs WHERE batch = lines.batch AND line = lines.number), ?, ?"
-                " FROM lines WHERE batch = ? AND number = ? AND status IS NULL",
-                (weights, events, batch.id, number),
-            )
-
-        await self._journal.run(work)
-
-    async def forget_log(self, batch_id: str, number: int) -> None:
-        await self._journal.run(lambda db: _forget_log(db, batch_id, number))
 
     async def lines(self, batch_id: str) -> list[EndedLine]:
         """All of them, in the order of the input."""
@@ -307,16 +290,6 @@ def _facts(content: bytes) -> BatchFacts | None:
         return msgspec.json.decode(content, type=BatchFacts)
     except ValueError:
         return None
-
-
-def _log(db: sqlite3.Connection, batch_id: str, number: int) -> tuple[str, bytes]:
-    command = "SELECT weights, events FROM line_logs WHERE batch = ? AND line = ? ORDER BY number"
-    rows = db.execute(command, (batch_id, number)).fetchall()
-    return (rows[0][0] if rows else ""), b"".join(events for _, events in rows)
-
-
-def _forget_log(db: sqlite3.Connection, batch_id: str, number: int) -> None:
-    db.execute("DELETE FROM line_logs WHERE batch = ? AND line = ?", (batch_id, number))
 
 
 def _end(db: sqlite3.Connection, batch: Batch) -> bool:

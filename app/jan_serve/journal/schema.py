@@ -82,4 +82,33 @@ CREATE TABLE line_logs (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final = (_ANSWERS, _BATCHES, _LISTS, _LINE_LOGS)
+_LOGS: Final = """
+CREATE TABLE logs (
+    work TEXT NOT NULL,         -- an answer, or a batch
+    line INTEGER NOT NULL,      -- of the batch; 0 for an answer
+    number INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    weights TEXT NOT NULL,      -- of the model that writes the answer
+    events BLOB NOT NULL,       -- see core.transcript
+    PRIMARY KEY (work, line, number)
+) STRICT, WITHOUT ROWID;
+INSERT INTO logs SELECT batch, line, number, owner, weights, events FROM line_logs JOIN batches ON batch = id;
+INSERT INTO logs SELECT DISTINCT answer, 0, 0, owner, 'unknown', x'' FROM answer_events JOIN answers ON answer = id;
+DROP TABLE line_logs;
+DROP TABLE answer_events;
+ALTER TABLE answers DROP COLUMN seed;
+CREATE TRIGGER answer_is_whole AFTER UPDATE OF reply ON answers BEGIN DELETE FROM logs WHERE work = old.id; END;
+CREATE TRIGGER answer_is_gone AFTER DELETE ON answers BEGIN DELETE FROM logs WHERE work = old.id; END;
+CREATE TRIGGER line_is_answered AFTER UPDATE OF status ON lines
+BEGIN DELETE FROM logs WHERE work = old.batch AND line = old.number; END;
+CREATE TRIGGER line_is_gone AFTER DELETE ON lines
+BEGIN DELETE FROM logs WHERE work = old.batch AND line = old.number; END;
+"""
+
+_EXPIRY: Final = """
+CREATE INDEX files_by_end ON files (expires) WHERE expires IS NOT NULL;
+CREATE INDEX whole_answers ON answers (created) WHERE reply IS NOT NULL;
+CREATE INDEX batches_by_state ON batches (state, created);
+"""
+
+MIGRATIONS: Final = (_ANSWERS, _BATCHES, _LISTS, _LINE_LOGS, _LOGS, _EXPIRY)

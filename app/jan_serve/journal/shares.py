@@ -12,10 +12,9 @@ _KEY: Final = "substr(owner, 1, instr(owner || '/', '/') - 1) = ?"
 _STORED: Final = (
     ("files", "length(content)"),
     ("answers", "length(request) + coalesce(length(reply) + length(frames), 0)"),
-    ("answer_events JOIN answers ON answer = id", "length(event)"),
     ("batches", "length(input)"),
     ("lines JOIN batches ON batch = id", "length(body) + coalesce(length(lines.reply), 0)"),
-    ("line_logs JOIN batches ON batch = id", "length(events)"),
+    ("logs", "length(events)"),
 )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ from jan_serve.core.caller import client as caller
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import EngineCrashed, InsufficientStorage
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
-from jan_serve.journal.answers import AnswerTable
+from jan_serve.journal.journal import Journal
+from jan_serve.journal.logs import Log, Work, add_log
 from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, prompt_text, saying
 from tests.support.journaled import Gate, journaled_server
 from tests.support.response_events import Event, events_of
@@ -106,6 +107,52 @@ async def test_a_new_server_goes_on_with_the_same_events(tmp_path: Path, cut: in
     assert deltas.strip() == "Let me see."
     (request,) = again.clients[0].requests
     assert request.sampling.seed is not None
+
+
+def weighing(weights: str, script: Script) -> FakeModels:
+    return FakeModels(
+        FakeClient(script=script, facts=fake_facts(chat_templates={"default": TEMPLATE}, weights=weights))
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "log"),
+    [
+        ("b" * 32, None),
+        ("", None),
+        ("a" * 32, b"\0"),
+        ("a" * 32, b"\0\0\0\1\xc1"),
+        ("a" * 32, b"\0\0\0\0"),
+    ],
+    ids=["others", "unknown", "cut", "no event", "empty"],
+)
+async def test_an_answer_that_cannot_go_on_fails_for_each_reader_and_is_no_mixture(
+    tmp_path: Path, weights: str, log: bytes | None
+) -> None:
+    gate = Gate()
+    script = gate.saying("one ", "two ", "three ", after=2)
+    async with journaled_server(tmp_path, weighing("a" * 32, script)) as client:
+        answer_id = (await client.post(PATH, json=BODY)).json()["id"]
+        await gate.reached.wait()
+        reading = asyncio.create_task(client.get(f"{PATH}/{answer_id}", params={"stream": True}))
+        await asyncio.sleep(0)
+    last = events_of((await reading).text)[-1]["sequence_number"]
+    if log is not None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite3")) as db, db:
+            db.execute("UPDATE logs SET events = ?", (log,))
+    again = weighing(weights, saying("ONE ", "TWO ", "THREE "))
+    async with journaled_server(tmp_path, again) as client:
+        response = await ended(client, answer_id)
+        assert (response["status"], response["output"]) == ("failed", [])
+        assert "answer" in response["error"]["message"]
+        for after in (None, *range(last + 2)):
+            query = {"stream": "true"} | ({} if after is None else {"starting_after": str(after)})
+            events = events_of((await client.get(f"{PATH}/{answer_id}", params=query)).text)
+            assert events[-1]["type"] == "response.failed"
+            assert not any("delta" in event for event in events)
+    assert not again.clients[0].requests
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite3")) as db:
+        assert db.execute("SELECT count(*) FROM logs").fetchone() == (0,)
 
 
 async def test_a_whole_answer_outlives_its_server_and_can_be_continued(tmp_path: Path) -> None:
@@ -388,19 +435,19 @@ async def test_an_answer_goes_on_when_the_journal_is_full(
 async def test_nothing_is_kept_behind_events_that_the_journal_has_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add, numbers = AnswerTable.add, list[int]()
+    added = list[Log]()
 
-    async def full_once(table: AnswerTable, answer_id: str, first: int, events: Sequence[bytes]) -> bool:
-        numbers.append(first)
-        if len(numbers) == 2:
+    async def full_once(journal: Journal, work: Work, log: Log) -> None:
+        added.append(log)
+        if len(added) == 2:
             raise InsufficientStorage("full for a moment")
-        return await add(table, answer_id, first, events)
+        await add_log(journal, work, log)
 
-    monkeypatch.setattr(AnswerTable, "add", full_once)
+    monkeypatch.setattr("jan_serve.journal.logs.add_log", full_once)
     async with journaled_server(tmp_path, models(saying("a ", "b ", "c ", "d "))) as client:
         response = await ended(client, (await client.post(PATH, json=BODY)).json()["id"])
         assert text_of(response) == "a b c d "
-    assert len(numbers) == 2
+    assert len(added) == 2
 
 
 def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -234,13 +234,13 @@ async def cut_text(
             await gate.reached.wait()
     with closing(sqlite3.connect(folder / FILE_NAME)) as db, db:
         if log is not None:
-            db.execute("UPDATE line_logs SET events = ?", (log,))
+            db.execute("UPDATE logs SET events = ?", (log,))
     async with journaled_server(folder, after(saying("ONE ", "TWO ", "THREE "))) as http:
         client = client_of(http)
         batch = await ended(client, batch_id)
         (answer,) = await rows_of(client, batch.output_file_id)
     with closing(sqlite3.connect(folder / FILE_NAME)) as db, db:
-        assert db.execute("SELECT count(*) FROM line_logs").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM logs").fetchone() == (0,)
     return json.dumps(answer["response"]["body"])
 
 

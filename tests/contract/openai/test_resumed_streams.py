@@ -7,6 +7,7 @@ import json
 from typing import Any, Final
 
 import httpx
+import msgspec
 import pytest
 
 from jan_serve.dialects.openai.dialect import openai_dialect
@@ -120,6 +121,17 @@ async def test_what_cannot_go_on_is_refused_with_the_reason() -> None:
         assert (await client.post(PATH, json=BODY | {"stream": False}, headers=own)).status_code == 200
 
 
+async def test_no_answer_is_written_by_two_models() -> None:
+    found = models(saying("Hel", "lo."))
+    async with application(found) as client:
+        first = events_of((await client.post(PATH, json=BODY)).text)[0][0]
+        found.clients[0].facts = msgspec.structs.replace(found.clients[0].facts, weights="e" * 32)
+        refused = await client.post(PATH, json=BODY, headers={"last-event-id": first})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_state")
+        assert "not the one that began the answer" in refused.json()["error"]["message"]
+    assert len(found.clients[0].requests) == 1
+
+
 async def test_without_the_setting_events_have_no_id() -> None:
     async with application(models(saying("Hello.")), resume_s=0) as client:
         assert "id: " not in (await client.post(PATH, json=BODY)).text
@@ -162,9 +174,9 @@ async def test_one_connection_at_a_time_has_an_answer() -> None:
 
 
 async def test_the_key_that_has_most_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.dialects.shared.resumable._MAX_BYTES", 20_000)
+    monkeypatch.setattr("jan_serve.dialects.shared.resumable._MAX_BYTES", 8_000)
     own, other = {"authorization": "Bearer one"}, {"authorization": "Bearer two"}
-    async with application(models(saying("x" * 1_000)), api_keys=("one", "two")) as client:
+    async with application(models(saying("x" * 400)), api_keys=("one", "two")) as client:
         last = events_of((await client.post(PATH, json=BODY, headers=own)).text)[0][0]
         theirs = [
             events_of((await client.post(PATH, json=BODY, headers=other)).text)[0][0] for _ in range(40)

@@ -187,22 +187,21 @@ async def test_what_is_written_of_a_line_is_stored_before_its_end(
 
     async def call(owner: str, line: Line, transcript: Transcript) -> Reply:
         transcript.begin("weights")
+        (batch,) = await bench.table.open_batches()
         for event in (b"one", b"two"):
             transcript.add(event)
             async with asyncio.timeout(60):
-                while event not in (found := (await bench.table.open_lines("one", (), 1))[0]).log:
+                while event not in (log := (await bench.table.open_lines(batch, (), 1))[0].log).events:
                     await asyncio.sleep(0.001)
-            assert found.weights == "weights"
-            stored.append(found.log)
+            assert log.weights == "weights"
+            stored.append(log.events)
         return GOOD
 
     monkeypatch.setattr(bench.runner, "_call", call)
     await bench.add("one", "a")
     assert await bench.ended("one") == "completed"
     assert stored == [b"\0\0\0\3one", b"\0\0\0\3one\0\0\0\3two"]
-    assert (
-        await bench.background.journal.run(lambda db: db.execute("SELECT * FROM line_logs").fetchall()) == []
-    )
+    assert await bench.background.journal.run(lambda db: db.execute("SELECT * FROM logs").fetchall()) == []
 
 
 async def test_a_batch_that_cannot_run_lets_the_next_one_run(bench: Bench) -> None:

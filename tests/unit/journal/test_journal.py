@@ -10,21 +10,25 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import StoreError
-from jan_serve.journal.answers import AnswerTable, OpenAnswer
+from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
 from jan_serve.journal.background import Background
+from jan_serve.journal.batches import Batch, BatchFacts, BatchTable, Line, Reply
 from jan_serve.journal.journal import FILE_NAME, Journal
+from jan_serve.journal.logs import Log, Work, add_log, find_log
 from jan_serve.journal.schema import MIGRATIONS
 
 pytestmark = pytest.mark.anyio
 
-ANSWER = OpenAnswer("resp_1", "", 1, b"{}", 7, (b"one",))
+ANSWER = OpenAnswer("resp_1", "", 1, b"{}", Log("w", b"one"))
+BATCH = Batch(
+    id="batch_1", owner="", dialect="x", state="in_progress", created=1, expires=9, facts=BatchFacts()
+)  # fmt: skip
 
 
 async def fill(path: Path) -> None:
     journal = Journal(path, 1 << 30)
-    table = AnswerTable(journal)
-    await table.begin(ANSWER)
-    await table.add(ANSWER.id, 0, ANSWER.events)
+    await AnswerTable(journal).begin(ANSWER)
+    await add_log(journal, Work("", ANSWER.id), ANSWER.log)
     await journal.close()
 
 
@@ -59,22 +63,69 @@ async def test_a_damaged_file_is_moved_aside_and_named(
     assert await found(path) == [ANSWER]
 
 
+ROWS = {
+    0: "INSERT INTO answers (id, owner, created, request, seed) VALUES ('resp_1', '', 1, x'7b7d', 7);"
+    "INSERT INTO answer_events VALUES ('resp_1', 0, x'01'), ('resp_1', 1, x'02');",
+    1: "INSERT INTO batches VALUES ('batch_1', '', 'x', 'in_progress', 1, 9, x'7b7d', NULL);"
+    "INSERT INTO lines VALUES ('batch_1', 3, 0, 'a', '/x', x'7b7d', NULL, NULL, NULL);",
+    3: "INSERT INTO line_logs VALUES ('batch_1', 3, 0, 'w', x'01'), ('batch_1', 3, 1, 'w', x'02');",
+}
+"""What is stored once the script of this number has run."""
+
+
 @pytest.mark.parametrize("version", range(len(MIGRATIONS)))
 async def test_a_file_of_an_older_version_keeps_what_it_has(tmp_path: Path, version: int) -> None:
+    """Which weights wrote an answer of the first versions is unknown, so that none goes on with it."""
     path = tmp_path / FILE_NAME
     with sqlite3.connect(path) as db:
-        for script in MIGRATIONS[:version]:
-            db.executescript(script)
+        for number, script in enumerate(MIGRATIONS[:version]):
+            db.executescript(script + ROWS.get(number, ""))
         db.execute(f"PRAGMA user_version = {version}")
-        if version:
-            db.execute(
-                "INSERT INTO answers (id, owner, created, request, seed) VALUES ('resp_1', '', 1, ?, 7)",
-                (b"{}",),
-            )
-            db.execute("INSERT INTO answer_events VALUES ('resp_1', 0, ?)", (b"one",))
-    assert await found(path) == ([ANSWER] if version else [])
+    expected = OpenAnswer("resp_1", "", 1, b"{}", Log("unknown"))
+    assert await found(path) == ([expected] if version else [])
+    journal = Journal(path, 1 << 30)
+    lines = await BatchTable(journal).open_lines(BATCH, (), 9)
+    await journal.close()
+    assert [(line.number, line.log) for line in lines] == (
+        [(3, Log("w", b"\1\2") if version > 3 else Log())] if version > 1 else []
+    )
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+@pytest.mark.parametrize("end", ["whole", "deleted"])
+async def test_a_log_goes_with_its_answer_and_none_comes_behind_it(tmp_path: Path, end: str) -> None:
+    journal = Journal(tmp_path / FILE_NAME, 1 << 30)
+    answers, batches = AnswerTable(journal), BatchTable(journal)
+    works = [Work("", ANSWER.id), Work("", BATCH.id, 0)]
+    await answers.begin(ANSWER)
+    await batches.add(BATCH, None, [Line("a", "/x", b"{}"), Line("b", "/x", b"{}")])
+    others = [Work("", "resp_2"), Work("", BATCH.id, 1)]
+    await answers.begin(OpenAnswer("resp_2", "", 1, b"{}"))
+    for work in works + others:
+        for events in (b"one", b"two"):
+            await add_log(journal, work, Log("w", events))
+        assert await journal.run(lambda db, work=work: find_log(db, work)) == Log("w", b"onetwo")
+    if end == "whole":
+        await answers.end(ANSWER.id, b"{}", ())
+        await batches.answer(BATCH, 0, Reply(200, b"{}", "r"))
+    else:
+        await answers.delete("", ANSWER.id)
+        await batches.end(BATCH.became("cancelled", 1), ())
+    for work in works:
+        await add_log(journal, work, Log("w", b"late"))
+        assert await journal.run(lambda db, work=work: find_log(db, work)) == Log()
+    left = [(work.id, work.line or 0) for work in others if end == "whole" or work.line is None]
+    rows = await journal.run(lambda db: db.execute("SELECT DISTINCT work, line FROM logs").fetchall())
+    assert sorted(rows) == sorted(left)
+    await journal.close()
+
+
+def test_a_reader_behind_the_end_of_an_answer_gets_its_last_frame() -> None:
+    whole = WholeAnswer(b"", b"", (b"a", b"b", b"c"))
+    assert [whole.behind(after) for after in (-1, 1, 2, 9)] == [
+        whole.frames, (b"c",), (b"c",), (b"c",),
+    ]  # fmt: skip
 
 
 async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -121,7 +172,7 @@ async def test_a_deleted_text_is_not_in_the_file(tmp_path: Path) -> None:
     path, secret = tmp_path / FILE_NAME, b"a text that was deleted " * 1_000
     journal = Journal(path, 1 << 30)
     table = AnswerTable(journal)
-    await table.begin(OpenAnswer("resp_1", "", 1, secret, 7))
+    await table.begin(OpenAnswer("resp_1", "", 1, secret))
     await journal.close()
     assert b"a text that was deleted" in path.read_bytes()
     await table.delete("", "resp_1")

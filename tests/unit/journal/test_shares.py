@@ -14,6 +14,7 @@ from jan_serve.journal.answers import AnswerTable, OpenAnswer
 from jan_serve.journal.batches import Batch, BatchFacts, BatchTable, Line, Reply
 from jan_serve.journal.files import FileTable, new_file
 from jan_serve.journal.journal import FILE_NAME, Journal
+from jan_serve.journal.logs import Log, Work, add_log
 
 pytestmark = pytest.mark.anyio
 
@@ -41,24 +42,23 @@ async def store(kind: str, journal: Journal, owner: str, number: int) -> None:
         case "file":
             await FileTable(journal).add(new_file(owner, NOW, "batch", "f", len(PIECE), None), PIECE)
         case "request":
-            await AnswerTable(journal).begin(OpenAnswer(name, owner, NOW, PIECE, 7))
+            await AnswerTable(journal).begin(OpenAnswer(name, owner, NOW, PIECE))
         case "reply":
             table = AnswerTable(journal)
-            await table.begin(OpenAnswer(name, owner, NOW, b"{}", 7))
+            await table.begin(OpenAnswer(name, owner, NOW, b"{}"))
             await table.end(name, PIECE, ())
         case "events":
-            table = AnswerTable(journal)
-            await table.begin(OpenAnswer(name, owner, NOW, b"{}", 7))
-            await table.add(name, 0, [PIECE])
+            await AnswerTable(journal).begin(OpenAnswer(name, owner, NOW, b"{}"))
+            await add_log(journal, Work(owner, name), Log("w", PIECE))
         case "input":
             await BatchTable(journal).add(batch_of(owner, name), PIECE)
         case "lines":
             body = b'{"model": "' + PIECE + b'"}'
             await BatchTable(journal).add(batch_of(owner, name), None, [Line("a", "/x", body)])
         case "logs":
-            batch, table = batch_of(owner, name), BatchTable(journal)
-            await table.add(batch, None, [Line("a", "/x", b"{}")])
-            await table.add_log(batch, 0, "w", PIECE)
+            batch = batch_of(owner, name)
+            await BatchTable(journal).add(batch, None, [Line("a", "/x", b"{}")])
+            await add_log(journal, Work(owner, batch.id, 0), Log("w", PIECE))
         case _:
             batch, table = batch_of(owner, name), BatchTable(journal)
             await table.add(batch, None, [Line("a", "/x", b"{}")])
@@ -78,12 +78,11 @@ async def filled(kind: str, journal: Journal, owner: str) -> int:
 
 
 async def test_an_answer_that_is_being_written_counts_in_the_share_of_its_key(journal: Journal) -> None:
-    table = AnswerTable(journal)
-    await table.begin(OpenAnswer("answer", "one", NOW, b"{}", 7))
+    await AnswerTable(journal).begin(OpenAnswer("answer", "one", NOW, b"{}"))
     number = 0
     with pytest.raises(InsufficientStorage, match="half of"):
         while True:
-            await table.add("answer", number, [PIECE])
+            await add_log(journal, Work("one", "answer"), Log("w", PIECE))
             number += 1
     assert MAX_BYTES // 2 // len(PIECE) - 2 <= number <= MAX_BYTES // 2 // len(PIECE) + 1
     await FileTable(journal).add(new_file("two", NOW, "batch", "f", len(PIECE), None), PIECE)

@@ -1,7 +1,7 @@
 """Streams that a client can take up again after its line broke, as the event streams of browsers do.
 
 Each event has an `id`: the answer's token and its number. The same request with `Last-Event-ID` goes on behind it.
-What was written is repeated from the log; the rest comes from the engine, which stops while there is no client.
+What was written is repeated; the rest comes from the engine, which stops while there is no client.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ from starlette.requests import Request
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
-from jan_serve.core.request import GenerationRequest
-from jan_serve.core.transcript import current
+from jan_serve.core.transcript import Asked, Transcript, current, started_s
 from jan_serve.dialects.shared.answers import Chunks, Events
 from jan_serve.errors import EngineFailure, InvalidRequest
-from jan_serve.generation.prepare import draw_seed
 from jan_serve.http.replies import frame
-from jan_serve.ipc.answer_log import AnswerLog
 
 LAST_EVENT: Final = "last-event-id"
 _MAX_BYTES: Final = 64 << 20
@@ -40,13 +37,14 @@ _MAX_NUMBER: Final = 9
 
 
 class _Kept(msgspec.Struct):
-    """An answer. turn: how many connections have had it. left: when the last of them ended; None while it is open."""
+    """An answer. weights, log: see Transcript. turn: how many connections have had it. left: when the last of them
+    ended; None while it is open."""
 
     token: str
     owner: str
     digest: bytes
     created: int
-    seed: int
+    weights: str = ""
     log: list[bytes] = msgspec.field(default_factory=list[bytes])
     size: int = 0
     turn: int = 0
@@ -54,29 +52,21 @@ class _Kept(msgspec.Struct):
 
 
 class ResumedStream:
-    """One connection's part of an answer. created: seconds of the Unix epoch. after: number of the last known event."""
+    """One connection's part of an answer. after: number of the last known event. keep: the events that are new."""
 
-    def __init__(self, kept: _Kept, after: int, log: AnswerLog, leave: Callable[[], None]) -> None:
-        self.token: Final = kept.token
-        self.created: Final = kept.created
-        self.log: Final = log
-        self._seed = kept.seed
+    def __init__(self, token: str, after: int, keep: Callable[[], None], leave: Callable[[], None]) -> None:
+        self._token = token
         self._after = after
+        self._keep = keep
         self._leave = leave
         self._number = -1
 
-    def request(self, generation: GenerationRequest) -> GenerationRequest:
-        """With ids and a seed that a repeated answer has, too."""
-        sampling = generation.sampling
-        if sampling.seed is None:
-            sampling = msgspec.structs.replace(sampling, seed=self._seed)
-        return msgspec.structs.replace(generation, sampling=sampling, identity=self.token)
-
     async def events(self, events: Events) -> AsyncGenerator[GenerationEvent]:
-        """The same. Their end begins the time for which the answer is kept."""
+        """The same, kept before a client has them. Their end begins the time for which the answer is kept."""
         try:
             async with closing(events):
                 async for event in events:
+                    self._keep()
                     yield event
         finally:
             self._leave()
@@ -98,7 +88,7 @@ class ResumedStream:
             return frame(value)
         number, chunk = cast(tuple[int, object], value)
         # Behind the data, since some readers of streams take the first line for it.
-        return frame(chunk)[:-1] + f"id: {self.token}:{number}\n\n".encode()
+        return frame(chunk)[:-1] + f"id: {self._token}:{number}\n\n".encode()
 
 
 class ResumableStreams:
@@ -111,8 +101,10 @@ class ResumableStreams:
         self._kept: dict[str, _Kept] = {}
         self._size = 0
 
-    async def opened(self, request: Request, created: int) -> ResumedStream | None:
+    async def opened(self, request: Request) -> ResumedStream | None:
         """The stream of this request, or what is left of an earlier one; None if streams have no ids.
+
+        The request has its transcript, from which the ids, the seed and the time of the answer derive.
 
         Raises InvalidRequest for an event that is unknown, or of another request.
         """
@@ -128,11 +120,14 @@ class ResumableStreams:
         kept, after = self._find(last, owner, digest) if last else (None, -1)
         if kept is None:
             token = secrets.token_urlsafe(_TOKEN_BYTES)
-            kept = self._kept[token] = _Kept(token, owner, digest, created, draw_seed())
+            kept = self._kept[token] = _Kept(token, owner, digest, started_s())
         kept.turn += 1
         kept.left = None
-        log = AnswerLog(kept.log, partial(self._add, kept, kept.turn))
-        return ResumedStream(kept, after, log, partial(self._leave, kept, kept.turn))
+        log = b"".join(kept.log)
+        transcript = Transcript(Asked(kept.token, kept.created, kept.weights, len(log)), log)
+        current.set(transcript)
+        keep = partial(self._keep, kept, kept.turn, transcript)
+        return ResumedStream(kept.token, after, keep, partial(self._leave, kept, kept.turn))
 
     def _find(self, last: str, owner: str, digest: bytes) -> tuple[_Kept, int]:
         token, _, number = last.rpartition(":")
@@ -144,14 +139,16 @@ class ResumableStreams:
             raise _unknown("its answer is that of another request: send the same body")
         return kept, int(number)
 
-    def _add(self, kept: _Kept, turn: int, event: bytes) -> None:
+    def _keep(self, kept: _Kept, turn: int, transcript: Transcript) -> None:
         if kept.turn != turn:
             raise EngineFailure("Another connection has taken up this answer.")
+        events = transcript.take()
         if kept.token not in self._kept:
             return
-        kept.log.append(event)
-        kept.size += len(event)
-        self._size += len(event)
+        kept.weights = transcript.weights
+        kept.log.append(events)
+        kept.size += len(events)
+        self._size += len(events)
         while self._size > _MAX_BYTES:
             sizes = Counter[str]()
             for each in self._kept.values():

@@ -207,14 +207,9 @@ def add_chat_route(
     async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
-        now = started_s()
-        resumed = await streams.opened(request, now) if body.stream else None
-        if resumed is None:
-            head = ReplyFacts(f"chatcmpl-{random_uuid()}", now, body.model)
-            events = service.generate(generation)
-        else:
-            head = ReplyFacts(f"chatcmpl-{resumed.token}", resumed.created, body.model)
-            events = resumed.events(service.generate(resumed.request(generation), resumed.log))
+        resumed = await streams.opened(request) if body.stream else None
+        head = ReplyFacts(f"chatcmpl-{random_uuid()}", started_s(), body.model)
+        events = service.generate(generation)
         form = ChatForm(
             n=generation.n,
             logprobs=generation.logprobs is not None,
@@ -227,7 +222,7 @@ def add_chat_route(
             return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)
         return await answer_stream(
             request,
-            events,
+            resumed.events(events),
             resumed.chunks(renderer.chunks),
             error_body,
             services.streams,

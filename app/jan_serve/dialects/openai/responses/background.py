@@ -18,22 +18,21 @@ from pydantic import TypeAdapter
 from jan_serve.core.caller import cache_salt, client
 from jan_serve.core.closing import closing
 from jan_serve.core.events import Completed
-from jan_serve.core.request import GenerationRequest
 from jan_serve.core.trace import begin_trace
+from jan_serve.core.transcript import current
 from jan_serve.dialects.openai.render_common import ReplyFacts
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
 from jan_serve.dialects.openai.responses.wire_reply import Event, ResponseBody
-from jan_serve.errors import Draining, JanServeError, StoreError
-from jan_serve.generation.prepare import draw_seed
+from jan_serve.errors import Draining, InvalidState, JanServeError, StoreError
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.errors import internal_problem, logged_problem
 from jan_serve.http.replies import json_bytes, named_frame
-from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
 from jan_serve.journal.background import Background
+from jan_serve.journal.logs import LogWriter, Work
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +109,8 @@ class LiveAnswer:
         self._wake()
 
     async def follow(self, after: int) -> AsyncGenerator[bytes]:
-        """The frames behind this sequence number, up to the last one."""
+        """The frames behind this sequence number. A reader that is further gets the last one: what it has read could
+        not go on."""
         number = after + 1
         while True:
             changed, is_last = self._changed, self.is_done or self._is_left
@@ -118,6 +118,8 @@ class LiveAnswer:
                 number += 1
                 yield frame
             if is_last:
+                if self.is_done and number == after + 1:
+                    yield self.frames[-1]
                 return
             await changed.wait()
 
@@ -166,7 +168,7 @@ class BackgroundResponses:
     async def begin(self, answer_id: str, created: int, asked: Asked, raw: dict[str, Any]) -> LiveAnswer:
         """raw: the request as it came. Raises StoreError."""
         await self.resume()
-        answer = OpenAnswer(answer_id, cache_salt.get(), created, asked.as_json(raw), draw_seed())
+        answer = OpenAnswer(answer_id, cache_salt.get(), created, asked.as_json(raw))
         await self._table.begin(answer)
         return self._started(answer, asked)
 
@@ -217,17 +219,13 @@ class BackgroundResponses:
         cache_salt.set(answer.owner)
         client.set(f"responses of {answer.owner}")
         begin_trace()
-        fresh: list[bytes] = []
-        number, is_kept = len(answer.events), True
-        generated = self._service.generate(_request(live), AnswerLog(answer.events, fresh.append))
         try:
-            async with closing(generated) as events:
+            transcript = answer.log.transcript(answer.id, answer.created)
+            current.set(transcript)
+            log = LogWriter(self._background.journal, Work(answer.owner, answer.id), transcript)
+            async with closing(self._service.generate(live.asked.parsed.generation)) as events:
                 async for event in events:
-                    if fresh:
-                        # Behind events that are missing there, none would fit.
-                        is_kept = is_kept and await self._add(answer.id, number, tuple(fresh))
-                        number += len(fresh)
-                        fresh.clear()
+                    await log.store()
                     if isinstance(event, Completed):
                         await self._end(live, live.renderer.chunks(event))
                     else:
@@ -238,19 +236,12 @@ class BackgroundResponses:
                 raise
             await self._end(live, [live.renderer.cancelled()])
         except JanServeError as error:
+            if isinstance(error, InvalidState):  # which the journal has: the request has none
+                error = StoreError(error.message)
             await self._end(live, [live.renderer.failed(logged_problem(error, answer.id))])
         except Exception:
             logger.exception("%s failed", answer.id)
             await self._end(live, [live.renderer.failed(internal_problem())])
-
-    async def _add(self, answer_id: str, number: int, events: Sequence[bytes]) -> bool:
-        """Returns whether the journal has them."""
-        try:
-            return await self._table.add(answer_id, number, events)
-        except StoreError as error:
-            text = "%s goes on, and after a restart from event %d: %s"
-            logger.warning(text, answer_id, number, error.message)
-            return False
 
     async def _end(self, live: LiveAnswer, events: Iterable[Event]) -> None:
         """The last events. A whole answer that the journal cannot take stays in memory."""
@@ -283,12 +274,3 @@ def _unreadable(answer: OpenAnswer) -> bytes:
     renderer = ResponseEvents(ReplyFacts(answer.id, answer.created, None), form)
     error = StoreError("The request of this answer cannot be read in the journal. Send it again.")
     return json_bytes(renderer.failed(logged_problem(error, answer.id))["response"])
-
-
-def _request(live: LiveAnswer) -> GenerationRequest:
-    """With ids and a seed that a repeated answer has, too."""
-    generation = live.asked.parsed.generation
-    sampling = generation.sampling
-    if sampling.seed is None:
-        sampling = msgspec.structs.replace(sampling, seed=live.answer.seed)
-    return msgspec.structs.replace(generation, sampling=sampling, identity=live.answer.id)

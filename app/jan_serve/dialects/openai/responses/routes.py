@@ -155,7 +155,7 @@ def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswer
         whole = await background.whole(caller, response_id)
         if whole is not None:
             if stream:
-                return EventStream(_each(whole.frames[after + 1 :]), services.streams)
+                return EventStream(_each(whole.behind(after)), services.streams)
             return Response(whole.reply, media_type="application/json")
         raise _not_kept(response_id)
 
