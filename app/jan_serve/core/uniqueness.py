@@ -42,9 +42,9 @@ class Automaton(msgspec.Struct, frozen=True):
 
 
 class LastTexts(msgspec.Struct, frozen=True):
-    """A member, and the texts of its values."""
+    """A member by its name, or an item of an array by its position, and the texts of its values."""
 
-    name: str
+    place: str | int
     values: ItemTexts
 
 
@@ -53,15 +53,15 @@ class ItemTexts(msgspec.Struct, frozen=True):
 
     strings: the characters of its strings. others: the texts of numbers, true, false and null. endless: whether every
     beginning of a scalar can be completed in endlessly many ways, so that none is ever the only one left.
-    containers: whether arrays and objects may be items. Each of them may go on where it could end. last: the member
-    that objects end with, where they have listed names only: these go on until its value is another one.
+    containers: whether arrays and objects may be items. Each of them may go on where it could end. last: what those end
+    with that have listed names or so many items only: these go on until its value is another one.
     """
 
     strings: Automaton
     others: Automaton
     endless: bool
     containers: bool = False
-    last: LastTexts | None = None
+    last: tuple[LastTexts, ...] = ()
 
 
 class Location(msgspec.Struct, frozen=True):

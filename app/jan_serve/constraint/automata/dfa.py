@@ -117,6 +117,11 @@ def intersect(a: Dfa, b: Dfa) -> Dfa:
     return minimize(_product(a, b, lambda x, y: x and y, both=True))
 
 
+def is_within(a: Dfa, b: Dfa) -> bool:
+    """Whether each word of one is one of the other."""
+    return a is b or intersect(a, complement(b)).is_empty()
+
+
 def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
     """Words of low..high code points. Counting states are nearly all distinct, so it is not minimised."""
     return _product(a, of_length(low, high), lambda x, y: x and y, both=True)

@@ -163,12 +163,21 @@ class Algebra:
             tuple(dict.fromkeys(a.seen_if + b.seen_if)),
         )
 
+    def trimmed(self, spec: ArraySpec) -> ArraySpec:
+        """The spec with `high` lowered to the first place where no item is possible."""
+        false = self._terms.false
+        limit = spec.prefix.index(false) if false in spec.prefix else None
+        if limit is None and self._is_nothing(spec.rest):
+            limit = len(spec.prefix)
+        high = spec.high if limit is None or (spec.high is not None and spec.high < limit) else limit
+        return msgspec.structs.replace(spec, high=high, prefix=spec.prefix[:high])
+
     def is_empty_array(self, spec: ArraySpec) -> bool:
         """Whether certainly no array satisfies the spec."""
         if spec.high is not None and spec.high < spec.low:
             return True
         for index in range(min(spec.low, len(spec.prefix) + 1)):
-            if self._is_nothing(spec.prefix[index] if index < len(spec.prefix) else spec.rest):
+            if self._is_nothing(spec.item(index)):
                 return True
         return any(
             c.low > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import msgspec
@@ -14,27 +15,24 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Terminal,
     choice,
-    optional,
-    repeat,
     sequence,
 )
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, TypeSets
 from jan_serve.constraint.json_schema.scalars import numbers, strings
-from jan_serve.constraint.json_schema.unique_items import compared_items
+from jan_serve.constraint.json_schema.unique_items import compared_item, compared_items, counted_set, row
 from jan_serve.constraint.limits import spend
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 _MAX_UNIQUE_VALUES = 8
 _MAX_STATES = 3000
-_RULE_EVERY = 6
 
 
 def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     """The text of the arrays of one spec. Raises UnsupportedSchema where uniqueness cannot be decided."""
     if spec == ArraySpec() and hint != "array":
         return emit.shared("array")
-    whole, spec = spec, _trimmed(emit, spec)
+    whole, spec = spec, emit.expander.algebra.trimmed(spec)
     if spec.high is not None and spec.high < spec.low:
         return NEVER
     may_be_empty = spec.low == 0 and not any(c.low for c in spec.contains)
@@ -49,52 +47,20 @@ def _items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
             return _unique_items(emit, whole, spec, hint)
         spec = msgspec.structs.replace(spec, unique=False)
     if spec.contains:
-        return _counted_items(emit, spec, hint)
+        return _counted_items(emit, spec, hint, lambda conj: emit.value(conj, f"{hint}-item"))
     return _plain_items(emit, spec, hint)
-
-
-def _trimmed(emit: Emitter, spec: ArraySpec) -> ArraySpec:
-    """The spec with `high` lowered to the first place where no item is possible."""
-    false = emit.expander.terms.false
-    limit: int | None = None
-    for index, conj in enumerate(spec.prefix):
-        if conj == false:
-            limit = index
-            break
-    if limit is None and emit.expander.is_nothing(spec.rest):
-        limit = len(spec.prefix)
-    if limit is not None and (spec.high is None or spec.high > limit):
-        spec = msgspec.structs.replace(spec, high=limit)
-    if spec.high is not None and len(spec.prefix) > spec.high:
-        spec = msgspec.structs.replace(spec, prefix=spec.prefix[: spec.high])
-    return spec
-
-
-def _item(spec: ArraySpec, index: int) -> Conj:
-    return spec.prefix[index] if index < len(spec.prefix) else spec.rest
 
 
 def _plain_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     if spec.high == 0:
         return NEVER
-    count = len(spec.prefix)
-    comma = emit.comma()
-    tail: Expr = EMPTY
-    if spec.high is None or spec.high > count:
-        start = max(count, 1)
-        high = None if spec.high is None else spec.high - start
-        more = sequence([comma, emit.value(spec.rest, f"{hint}-item")])
-        tail = repeat(more, max(spec.low - start, 0), high)
-    for index in range(count - 1, 0, -1):
-        tail = sequence([comma, emit.value(spec.prefix[index], f"{hint}-item"), tail])
-        if index >= spec.low:
-            tail = optional(tail)
-        if index % _RULE_EVERY == 0:
-            tail = emit.rules.define(f"{hint}-tail", tail)
-    return sequence([emit.value(_item(spec, 0), f"{hint}-item"), tail])
+    conjs = [*spec.prefix]
+    if spec.high is None or spec.high > len(conjs):
+        conjs.append(spec.rest)
+    return row(emit, spec, [emit.value(conj, f"{hint}-item") for conj in conjs], hint)
 
 
-def _counted_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+def _counted_items(emit: Emitter, spec: ArraySpec, hint: str, written: Callable[[Conj], Expr]) -> Expr:
     """One rule per (number of items, number of matches per `contains`), each capped where it no longer matters."""
     caps = tuple(c.low if c.high is None else c.high + 1 for c in spec.contains)
     last = max(len(spec.prefix), spec.low, 1, *(c.start for c in spec.contains), spec.high or 0)
@@ -119,8 +85,8 @@ def _counted_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
             options.append(EMPTY)
         if spec.high is None or index < spec.high:
             for conj, after in _classified(emit, spec, index, counts):
-                value = emit.value(conj, f"{hint}-item")
-                options.append(sequence([emit.comma() if index else EMPTY, value, state(index + 1, after)]))
+                separator = emit.comma() if index else EMPTY
+                options.append(sequence([separator, written(conj), state(index + 1, after)]))
         return choice(options)
 
     start = body(0, (0,) * len(caps))
@@ -135,7 +101,7 @@ def _classified(
 ) -> list[tuple[Conj, tuple[int, ...]]]:
     """The next item, split by which `contains` it satisfies, with the counts after it."""
     conjoin = emit.expander.terms.conjoin
-    options: list[tuple[Conj, tuple[int, ...]]] = [(_item(spec, index), ())]
+    options: list[tuple[Conj, tuple[int, ...]]] = [(spec.item(index), ())]
     for number, c in enumerate(spec.contains):
         count = counts[number]
         settled = c.high is None and count >= c.low
@@ -180,7 +146,7 @@ def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
         return False
     if spec.high <= 1:
         return True
-    items = [_item(spec, index) for index in range(min(spec.high, _MAX_UNIQUE_VALUES + 1))]
+    items = [spec.item(index) for index in range(min(spec.high, _MAX_UNIQUE_VALUES + 1))]
     if spec.high > len(items):
         return False
     terms, expander = emit.expander.terms, emit.expander
@@ -189,6 +155,8 @@ def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
 
 def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
     """One rule per set of values used so far; only for few values."""
+    if spec.contains and emit.compares_items:
+        return _compared(emit, whole, spec, hint)
     if spec.contains:
         raise UnsupportedSchema("", "uniqueItems", "together with contains")
     keys: dict[object, Expr] = {}
@@ -215,8 +183,7 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
     order = list(keys)
     high = len(order) if spec.high is None else min(spec.high, len(order))
     allowed = [
-        set(_finite_values(emit, emit.expander.expand(_item(spec, index)), hint) or {})
-        for index in range(high)
+        set(_finite_values(emit, emit.expander.expand(spec.item(index)), hint) or {}) for index in range(high)
     ]
     names: dict[int, str] = {}
     todo: list[int] = []
@@ -243,8 +210,11 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
 
 
 def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
-    items, emit.unique[whole] = compared_items(emit, spec, hint)
     emit.compared_at = emit.compared_at or emit.conj
+    if spec.contains:
+        emit.unique[whole] = (counted_set(emit, spec),)
+        return _counted_items(emit, spec, hint, lambda conj: compared_item(emit, conj, hint))
+    items, emit.unique[whole] = compared_items(emit, spec, hint)
     return items
 
 

@@ -88,6 +88,12 @@ class ArraySpec(msgspec.Struct, frozen=True):
     seen: int | None = 0
     seen_if: tuple[Conj, ...] = ()
 
+    def item(self, index: int) -> Conj:
+        return self.prefix[index] if index < len(self.prefix) else self.rest
+
+    def items(self) -> tuple[Conj, ...]:
+        return (*self.prefix, self.rest)
+
 
 class TypeSets(msgspec.Struct, frozen=True):
     """Allowed values, per JSON type. Numbers, arrays and objects are unions of specs; an empty union is nothing."""

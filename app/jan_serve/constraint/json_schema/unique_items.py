@@ -3,13 +3,14 @@ the executor to compare.
 
 Equal scalars have equal texts, so the executor compares texts; it knows from the automata which beginnings of an
 item are left. Arrays and objects are compared when they end. One that is there already has to go on, so only those
-are allowed that always may. A closed object ends with a member of endlessly many values, which is compared as an item
-is: with those of the objects that are equal otherwise.
+are allowed that always may. An object of listed names only ends with a member of endlessly many values, and an array of
+so many items with such an item. That last value is compared as an item is: with those of the objects and arrays that
+are equal otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -42,7 +43,7 @@ from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, listed_members
 from jan_serve.constraint.json_schema.emit_strings import string_expr
 from jan_serve.constraint.json_schema.emitter import Emitter
-from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, ObjectSpec, TypeSets
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, TypeSets
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.number_text import number_dfa
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING
@@ -57,22 +58,27 @@ MAX_EDGES: Final = 20_000
 """Of the automata of one array."""
 MAX_ITEMS: Final = 10_000
 """In an array whose items are of a finite set."""
+_MAX_POSITIONS: Final = 64
+_MAX_DEPTH: Final = 4
+_RULE_EVERY: Final = 6
 
 
-class LastMember(NamedTuple):
-    name: str
+class LastValue(NamedTuple):
+    """place: the name of a member, or the position in an array."""
+
+    place: str | int
     values: ItemSet
 
 
 class ItemSet(NamedTuple):
     """The items at one place of an array: strings, numbers, the texts of the others; whether arrays or objects too.
-    last: the member that objects of one closed kind end with, and its values."""
+    last: what its closed arrays and objects end with."""
 
     words: Dfa
     numbers: Dfa
     literals: tuple[str, ...]
     containers: bool
-    last: LastMember | None = None
+    last: tuple[LastValue, ...] = ()
 
     def others(self) -> Dfa:
         """The texts of the scalars that are no strings."""
@@ -85,7 +91,8 @@ class ItemSet(NamedTuple):
     def most(self) -> int | None:
         """How many there are, or MAX_ITEMS of more; None where there is no end."""
         if self.containers:
-            return None if self.last is None else self.last.values.most()
+            counts = [last.values.most() for last in self.last]
+            return MAX_ITEMS if counts and None not in counts else None
         return _count(self.words, self.numbers, len(self.literals))
 
 
@@ -95,10 +102,7 @@ def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[Expr, tup
     if spec.high is None or spec.high > len(conjs):
         conjs.append(spec.rest)
     sets = [emit.expander.expand(conj) for conj in conjs]
-    for own in sets:
-        if not all(_goes_on_array(emit, each) for each in own.array):
-            raise UnsupportedSchema("", "uniqueItems", "of arrays that may not be longer")
-    items = tuple([_item_set(own)._replace(last=_last_member(emit, own)) for own in sets])
+    items = tuple([_item_set(own)._replace(last=_last_values(emit, own)) for own in sets])
     exprs: list[Expr] = [
         emit.rules.define(f"{hint}-unique", _item(emit, own, item, hint))
         for own, item in zip(sets, items, strict=True)
@@ -111,11 +115,11 @@ def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[Expr, tup
         raise UnsupportedSchema("", "uniqueItems", "of items by position, of which few may be left")
     if spec.high is not None and spec.high < max(spec.low, 1):
         return NEVER, items
-    return _row(emit, spec, exprs), items
+    return row(emit, spec, exprs, hint), items
 
 
-def _row(emit: Emitter, spec: ArraySpec, items: list[Expr]) -> Expr:
-    """The items of each position, and then the last ones."""
+def row(emit: Emitter, spec: ArraySpec, items: list[Expr], hint: str) -> Expr:
+    """One item or more. items: of each position, and then of all others, unless there are none."""
     listed = max(len(spec.prefix), 1)
     tail: Expr = EMPTY
     if len(items) > len(spec.prefix):
@@ -124,7 +128,37 @@ def _row(emit: Emitter, spec: ArraySpec, items: list[Expr]) -> Expr:
     for at in range(listed - 1, 0, -1):
         tail = sequence([emit.comma(), items[at], tail])
         tail = tail if at < spec.low else optional(tail)
+        if at % _RULE_EVERY == 0:
+            tail = emit.rules.define(f"{hint}-tail", tail)
     return sequence([items[0], tail])
+
+
+def counted_set(emit: Emitter, spec: ArraySpec) -> ItemSet:
+    """The items of an array whose `contains` are counted. Raises UnsupportedSchema where some may be needed and not
+    be left."""
+    items, matching = (
+        [_item_set(emit.expander.expand(conj)) for conj in conjs]
+        for conjs in ([spec.rest], [emit.expander.terms.conjoin(spec.rest, c.conj) for c in spec.contains])
+    )
+    counts = [own.most() for own in matching]
+    if (
+        spec.prefix
+        or spec.high is not None
+        or items[0].containers
+        or not items[0].is_open()
+        or any(c.high is not None for c in spec.contains)
+        or any(n is not None and n < c.low for n, c in zip(counts, spec.contains, strict=True))
+    ):
+        raise UnsupportedSchema(
+            "", "uniqueItems", "together with contains, unless any number of scalars may be beside those"
+        )
+    return items[0]
+
+
+def compared_item(emit: Emitter, conj: Conj, hint: str) -> Expr:
+    """A scalar that may not repeat."""
+    own = emit.expander.expand(conj)
+    return emit.rules.define(f"{hint}-unique", _item(emit, own, _item_set(own), hint))
 
 
 def _may_run_out(item: ItemSet, at: int, *, is_rest: bool) -> bool:
@@ -152,17 +186,25 @@ def texts_of(arrays: Iterable[tuple[ItemSet, ...]]) -> ItemTexts | None:
         _misleads(item.words, words) or _misleads(item.others(), others, after=1) for item in items
     ):
         return None
-    last = items[0].last
-    if any(item.last != last for item in items):
+    by_place: dict[str | int, list[tuple[ItemSet, ...]]] = {}
+    for last in items[0].last:
+        by_place.setdefault(last.place, []).append((last.values,))
+    ends = {place: texts_of(values) for place, values in by_place.items()}
+    if None in ends.values() or any(item.last != items[0].last for item in items):
         return None
-    texts = None if last is None else texts_of([(last.values,)])
     return ItemTexts(
         automaton_of(words),
         automaton_of(others),
         endless=is_endless(words) and is_endless(others),
         containers=any(item.containers for item in items),
-        last=None if last is None or texts is None else LastTexts(last.name, texts),
+        last=tuple([LastTexts(place, texts) for place, texts in ends.items() if texts is not None]),
     )
+
+
+def is_within(own: ItemSet, other: ItemSet) -> bool:
+    """Whether these are scalars, all of them among the others."""
+    pairs = ((own.words, other.words), (own.others(), other.others()))
+    return not own.containers and all(automata.is_within(a, b) for a, b in pairs)
 
 
 def _misleads(own: Dfa, all_texts: Dfa, *, after: int = 0) -> bool:
@@ -192,12 +234,6 @@ def _misleads(own: Dfa, all_texts: Dfa, *, after: int = 0) -> bool:
     return False
 
 
-def _go_on(emit: Emitter, sets: TypeSets) -> bool:
-    """Whether an array or object may always go on where it could end."""
-    arrays = all(_goes_on_array(emit, spec) for spec in sets.array)
-    return arrays and all(_goes_on_object(emit, spec) for spec in sets.object)
-
-
 def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
     """Whether one more item may always follow."""
     if spec.high is not None or spec.contains:
@@ -207,25 +243,75 @@ def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
     return has_value(emit.expander, spec.rest)
 
 
-def _last_member(emit: Emitter, sets: TypeSets) -> LastMember | None:
-    """The last listed member with another value always left, of a closed object; None where all objects may go on.
+def _last_values(emit: Emitter, sets: TypeSets, depth: int = 0) -> tuple[LastValue, ...]:
+    """What the arrays and objects end with that have listed names or so many items only, in their order: a value that
+    always may be another one. None of arrays where all may go on, and none of objects.
 
     Raises UnsupportedSchema.
     """
-    if all(_goes_on_object(emit, each) for each in sets.object):
+    arrays = [emit.expander.algebra.trimmed(spec) for spec in sets.array]
+    found: list[LastValue] = []
+    if _may_end([_goes_on_array(emit, spec) for spec in sets.array]):
+        found += _distinct([(_last_item(emit, spec, depth), range(spec.high or 0)) for spec in arrays])
+    if _may_end([_goes_on_object(emit, spec) for spec in sets.object]):
+        found += _distinct([(_last_member(emit, spec, depth), _listed(spec)) for spec in sets.object])
+    return tuple(found)
+
+
+def _may_end(go_on: list[bool]) -> bool:
+    """Whether the arrays or objects of all kinds may not go on. Raises UnsupportedSchema where only some may."""
+    if any(go_on) and not all(go_on):
+        raise UnsupportedSchema("", "uniqueItems", "of alternatives, of which only some may always go on")
+    return not all(go_on)
+
+
+def _distinct(kinds: list[tuple[LastValue, Container[str | int]]]) -> list[LastValue]:
+    """The last values, where none stands before the end of another kind. kinds: with the places that each may have."""
+    for last, _ in kinds:
+        if any(last.place in places and own.place != last.place for own, places in kinds):
+            raise UnsupportedSchema(
+                "", "uniqueItems", "of alternatives, one of which goes on where another ends"
+            )
+    return [last for last, _ in kinds]
+
+
+def _listed(spec: ObjectSpec) -> list[str]:
+    return [*dict.fromkeys([*spec.props, *spec.required])]
+
+
+def _last_value(emit: Emitter, place: str | int, conj: Conj, depth: int) -> LastValue | None:
+    """The value at a place, if it may always be another one."""
+    if depth > _MAX_DEPTH:
         return None
-    spec = next(iter(sets.object))
-    if len(sets.object) > 1:
-        raise UnsupportedSchema("", "uniqueItems", "of alternatives, one with listed properties only")
+    own = emit.expander.expand(conj)
+    try:
+        values = _item_set(own)._replace(last=_last_values(emit, own, depth + 1))
+    except UnsupportedSchema:
+        return None
+    return LastValue(place, values) if values.most() in (None, MAX_ITEMS) else None
+
+
+def _last_item(emit: Emitter, spec: ArraySpec, depth: int) -> LastValue:
+    last = None
+    if spec.high and spec.high <= _MAX_POSITIONS and not (spec.contains or spec.unique or spec in emit.held):
+        last = _last_value(emit, spec.high - 1, spec.item(spec.high - 1), depth)
+    if last is None:
+        raise UnsupportedSchema(
+            "",
+            "uniqueItems",
+            "of arrays that may not be longer, and do not end with one of endlessly many values",
+        )
+    return last
+
+
+def _last_member(emit: Emitter, spec: ObjectSpec, depth: int) -> LastValue:
     classes = name_classes(emit.expander.terms, spec.rules, ANY_STRING, TRUE)
-    listed = [*dict.fromkeys([*spec.props, *spec.required])]
     is_closed = all(emit.expander.is_nothing(conj) for _, conj in classes)
     if is_closed and not spec.exists and spec.low <= len(spec.required) and spec.high is None:
-        for name in reversed(listed):
-            own = emit.expander.expand(emit.expander.algebra.lookup(spec, name))
-            values = _item_set(own)
-            if values.most() in (None, MAX_ITEMS) and _go_on(emit, own):
-                return LastMember(name, values)
+        for name in reversed(_listed(spec)):
+            last = _last_value(emit, name, emit.expander.algebra.lookup(spec, name), depth)
+            if last is not None:
+                return last
     raise UnsupportedSchema(
         "",
         "uniqueItems",
@@ -233,21 +319,35 @@ def _last_member(emit: Emitter, sets: TypeSets) -> LastMember | None:
     )
 
 
-def _object_with_last(emit: Emitter, spec: ObjectSpec, last: LastMember, hint: str) -> Expr:
+def _array_with_last(emit: Emitter, spec: ArraySpec, last: LastValue, hint: str) -> Expr:
+    """Its items as always, but for the last one."""
+    spec = emit.expander.algebra.trimmed(spec)
+    conjs = [spec.item(position) for position in range(int(last.place))]
+    end = _item(emit, emit.expander.expand(spec.item(len(conjs))), last.values, hint)
+    items = row(
+        emit,
+        replace(spec, prefix=(*conjs, spec.item(len(conjs)))),
+        [*[emit.value(conj, f"{hint}-item") for conj in conjs], end],
+        hint,
+    )
+    return emit.brackets("[", items, "]", may_be_empty=spec.low == 0)
+
+
+def _object_with_last(emit: Emitter, spec: ObjectSpec, last: LastValue, hint: str) -> Expr:
     """Its members as always, but for the last one."""
     entries: dict[str, Expr] = {}
-    for name in dict.fromkeys([*spec.props, *spec.required]):
+    for name in _listed(spec):
         conj = emit.expander.algebra.lookup(spec, name)
         if name in spec.required or not emit.expander.is_nothing(conj):
-            is_last = name == last.name
+            is_last = name == last.place
             value = (
                 _item(emit, emit.expander.expand(conj), last.values, name)
                 if is_last
                 else emit.value(conj, name)
             )
             entries[name] = sequence([emit.key(name), emit.colon(), value])
-    end = entries.pop(last.name)
-    is_needed = last.name in spec.required
+    end = entries.pop(str(last.place))
+    is_needed = last.place in spec.required
     fields = [Field(entry, name in spec.required) for name, entry in entries.items()]
     shape = Shape(fields, NEVER, [], 0, 0, None)
     options = [end] if shape.may_be_empty() else []
@@ -278,10 +378,13 @@ def _item(emit: Emitter, sets: TypeSets, item: ItemSet, hint: str) -> Expr:
     if item.numbers.accepting:
         options.append(terminal(dfa_to_expr(item.numbers, PlainText(), emit.rules, f"{hint}-number")))
     options += [Terminal(Literal(text)) for text in _literals(sets)]
-    if item.last is not None:
-        written = _object_with_last(emit, sets.object[0], item.last, f"{hint}-item")
-        options.append(emit.rules.define(f"{hint}-item", written))
-        sets = replace(sets, object=())
+    if item.last:
+        arrays = [last for last in item.last if isinstance(last.place, int)]
+        objects = [last for last in item.last if isinstance(last.place, str)]
+        written = [_array_with_last(emit, *each, hint) for each in zip(sets.array, arrays, strict=False)]
+        written += [_object_with_last(emit, *each, hint) for each in zip(sets.object, objects, strict=False)]
+        options += [emit.rules.define(f"{hint}-item", each) for each in written]
+        sets = replace(sets, array=() if arrays else sets.array, object=() if objects else sets.object)
     if sets.array or sets.object:
         options.append(emit.containers(sets, f"{hint}-item"))
     return choice(option for option in options if option != NEVER)

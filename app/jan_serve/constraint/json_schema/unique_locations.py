@@ -18,7 +18,7 @@ from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
-from jan_serve.constraint.json_schema.unique_items import automaton_of, texts_of
+from jan_serve.constraint.json_schema.unique_items import automaton_of, is_within, texts_of
 from jan_serve.constraint.json_schema.unlisted_names import name_classes, names_that_run_out
 from jan_serve.constraint.limits import spend
 from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
@@ -106,7 +106,7 @@ class _Locations:
         return Location(
             {name: self._number(lookup(spec, name) for spec in objects) for name in names},
             classes[0][1] if alike else NOWHERE,
-            self._number(conj for spec in arrays for conj in (*spec.prefix, spec.rest)),
+            self._number(conj for spec in arrays for conj in spec.items()),
             self._unique_number(arrays),
             ()
             if alike
@@ -132,7 +132,8 @@ class _Locations:
         return classes if objects else []
 
     def _check(self, objects: list[ObjectSpec], arrays: list[ArraySpec]) -> None:
-        if any(spec.exists for spec in objects) or any(spec.contains for spec in arrays):
+        counted = [self._expander.expand(conj) for spec in arrays if spec.contains for conj in spec.items()]
+        if any(spec.exists for spec in objects) or any(sets.array or sets.object for sets in counted):
             raise self._refused("beside `contains` or a condition on some property")
 
     def _unique_number(self, arrays: list[ArraySpec]) -> int:
@@ -145,12 +146,24 @@ class _Locations:
         }
         if others:
             raise AlsoHeld(frozenset(others))
-        texts = texts_of(self._unique[spec] for spec in found)
+        wider: list[ArraySpec] = []
+        for spec in found:  # where the items of a narrower array differ, a wider one may go on
+            if not any(self._covers(other, spec) for other in wider):
+                wider = [*(other for other in wider if not self._covers(spec, other)), spec]
+        texts = texts_of(self._unique[spec] for spec in wider)
         if texts is None:
-            raise self._refused(f"where another array may be at the same place: {_described(found[-1])}")
+            raise self._refused(f"where another array may be at the same place: {_described(wider[-1])}")
         if texts not in self._texts:
             self._texts.append(texts)
         return self._texts.index(texts)
+
+    def _covers(self, wide: ArraySpec, narrow: ArraySpec) -> bool:
+        """Whether each array of different items that one allows is certainly one of the other."""
+        if any(spec.prefix or spec.contains for spec in (wide, narrow)) or wide.low > narrow.low:
+            return False
+        if wide.high is not None and (narrow.high is None or wide.high < narrow.high):
+            return False
+        return is_within(self._unique[narrow][0], self._unique[wide][0])
 
     def _unlisted_number(self, objects: list[ObjectSpec]) -> int:
         """The number of the names that may run out in one of these objects."""
@@ -176,7 +189,7 @@ class _Locations:
 
 
 def _described(spec: ArraySpec) -> str:
-    conj = next((conj for conj in (*spec.prefix, spec.rest) if conj), None)
+    conj = next((conj for conj in spec.items() if conj), None)
     return "one of any items" if conj is None else f"one of items as at {conj[0].subschema.pointer or '/'}"
 
 
@@ -203,8 +216,7 @@ def _meets(names: Dfa, listed: str) -> bool:
 
 
 def _equal(a: Dfa, b: Dfa) -> bool:
-    intersect, complement = automata.intersect, automata.complement
-    return a is b or (intersect(a, complement(b)).is_empty() and intersect(b, complement(a)).is_empty())
+    return automata.is_within(a, b) and automata.is_within(b, a)
 
 
 def _pruned(

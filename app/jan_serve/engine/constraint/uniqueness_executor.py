@@ -26,8 +26,8 @@ _NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
 _ENDED: Final = (b"]", b"}", b"\n")
 _ENDED_AFTER_QUOTE: Final = re.compile(rb'".*[\]}\n]', re.DOTALL)
 _TWO_CONTAINERS: Final = re.compile(rb"[\]}]\s*,.*[\]}]", re.DOTALL)
-_MEMBER_BEGUN: Final = re.compile(rb':\s*["\-0-9tfn]')
-_MEMBER_AFTER_QUOTE: Final = re.compile(rb'".*:\s*["\-0-9tfn]', re.DOTALL)
+_PART_BEGUN: Final = re.compile(rb'[:,\[]\s*["\-0-9tfn]')
+_PART_AFTER_QUOTE: Final = re.compile(rb'".*[:,\[]\s*["\-0-9tfn]', re.DOTALL)
 _TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
 
 
@@ -51,8 +51,9 @@ class ItemTokens:
         self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
         ended = sorted({token for end in _ENDED for token in search.containing(end)})
         self.two_containers = _matching(pieces, ended, _TWO_CONTAINERS)
-        self.member_begun = _matching(pieces, search.containing(b":"), _MEMBER_BEGUN)
-        self.member_begun_after_quote = _matching(pieces, self.member_begun.tolist(), _MEMBER_AFTER_QUOTE)
+        before_parts = sorted({token for mark in (b":", b",", b"[") for token in search.containing(mark)})
+        self.part_begun = _matching(pieces, before_parts, _PART_BEGUN)
+        self.part_begun_after_quote = _matching(pieces, self.part_begun.tolist(), _PART_AFTER_QUOTE)
         self.ended = np.array(ended, np.intp)
         self.ended_after_quote = _matching(pieces, ended, _ENDED_AFTER_QUOTE)
         self.ending = np.concatenate([np.array(search.beginning_with(end), np.intp) for end in _ENDS])
@@ -159,7 +160,7 @@ class UniquenessExecutor(RuledExecutor[State]):
         elif self._check.has_containers:
             self._try(out, tokens.two_containers)
         if self._check.has_last:
-            self._try(out, tokens.member_begun_after_quote if in_string else tokens.member_begun)
+            self._try(out, tokens.part_begun_after_quote if in_string else tokens.part_begun)
         if compared is None:
             self._try(out, tokens.two_whole)
             return

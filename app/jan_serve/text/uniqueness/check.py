@@ -91,7 +91,7 @@ class _Parts(NamedTuple):
 class _Frame(NamedTuple):
     """An open bracket. location: of the array or object. used: sorted keys of items or names. lead: the white space
     before the first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept.
-    name: of the next member. last: keys of the member that an item ends with."""
+    name: of the next member. last: keys of the value that an item ends with."""
 
     parent: _Frame | None
     is_object: bool
@@ -102,6 +102,13 @@ class _Frame(NamedTuple):
     parts: _Parts | None = None
     name: str = ""
     last: tuple[str, ...] = ()
+
+    def written(self) -> int:
+        """How many parts there are."""
+        count, part = 0, self.parts
+        while part is not None:
+            count, part = count + 1, part.before
+        return count
 
     def with_part(self, key: str) -> _Frame:
         return self._replace(parts=_Parts(self.parts, self.name, key)) if self.is_item else self
@@ -134,7 +141,7 @@ class UniquenessCheck:
         self._uniqueness = uniqueness
         self.has_items = bool(uniqueness.unique)
         self.has_containers = any(items.containers for items in uniqueness.unique)
-        self.has_last = any(items.last is not None for items in uniqueness.unique)
+        self.has_last = any(items.last for items in uniqueness.unique)
         self.has_few_names = bool(uniqueness.unlisted)
         self.names_repeat = uniqueness.names_repeat
         self._calls = None if uniqueness.calls is None else CallSearch(uniqueness.calls)
@@ -143,12 +150,14 @@ class UniquenessCheck:
     def compared(self, state: State) -> Compared | None:
         """What the scalar that is written, or the next one, may not repeat."""
         frame = state.frame
-        if frame is None:
+        if frame is None or (state.mode not in _IN_VALUE and self._items(frame) is None):
             return None
-        if not frame.is_object:
-            items = self._items(frame)
-            return None if items is None else Compared(items, frame.used)
-        return self._last(frame) if state.mode in _IN_VALUE else None
+        return self._compared(frame)
+
+    def _compared(self, frame: _Frame) -> Compared | None:
+        """What the next item or value may not repeat."""
+        items = self._items(frame)
+        return self._last(frame) if items is None else Compared(items, frame.used)
 
     def _items(self, frame: _Frame) -> ItemTexts | None:
         """The texts of the items of an array, if they may not repeat."""
@@ -156,14 +165,17 @@ class UniquenessCheck:
         return None if unique == NOWHERE else self._uniqueness.unique[unique]
 
     def _last(self, frame: _Frame) -> Compared | None:
-        """What the next value of an object may not repeat: its last member's, if it is an item of some array."""
-        items = None if frame.parent is None else self._items(frame.parent)
-        if frame.parent is None or items is None or items.last is None or items.last.name != frame.name:
+        """What the next value may not repeat: the last one of an array or object that may not be repeated itself."""
+        above = self._compared(frame.parent) if frame.is_item and frame.parent is not None else None
+        if above is None or not above.texts.last:
+            return None
+        place = frame.name if frame.is_object else frame.written()
+        texts = next((last.values for last in above.texts.last if last.place == place), None)
+        if texts is None:
             return None
         head = _head(frame)
-        equal = beginning_with(frame.parent.used, head)
-        used = tuple([key[len(head) :] for key in equal if len(key) > len(head)])
-        return Compared(items.last.values, used)
+        equal = beginning_with(above.used, head)
+        return Compared(texts, tuple([key[len(head) :] for key in equal if len(key) > len(head)]))
 
     def may_repeat(self, state: State) -> bool:
         """Whether an item that is an array or object may repeat another one when it ends."""
@@ -279,7 +291,7 @@ class UniquenessCheck:
         keys = keys_of(state.text)
         if is_used(compared.used, keys[0]):
             return None
-        if frame.is_object:
+        if self._items(frame) is None:
             return State(frame._replace(last=tuple(keys)), Mode.AFTER)
         return State(_with_used(frame, keys).with_part(part_key(state.text)), Mode.AFTER)
 
@@ -293,21 +305,16 @@ class UniquenessCheck:
         if self._repeats(frame):
             return None
         keys = _container_keys(frame)
-        if parent.is_object and self._last(parent) is not None:
-            return State(parent._replace(last=tuple(keys)), Mode.AFTER)
         if self._items(parent) is not None:
             parent = _with_used(parent, keys)
+        elif self._last(parent) is not None:
+            return State(parent._replace(last=tuple(keys)), Mode.AFTER)
         return State(parent.with_part(min(keys)), Mode.AFTER)
 
     def _repeats(self, frame: _Frame) -> bool:
         """Whether an array or object is an item that is there already, if it ends here."""
-        parent = frame.parent
-        if not frame.is_item or parent is None:
-            return False
-        if parent.is_object:
-            last = self._last(parent)
-            return last is not None and is_used(last.used, _container_keys(frame)[0])
-        return self._items(parent) is not None and is_used(parent.used, _container_keys(frame)[0])
+        compared = self._compared(frame.parent) if frame.is_item and frame.parent is not None else None
+        return compared is not None and is_used(compared.used, _container_keys(frame)[0])
 
     def _can_end(self, state: State) -> bool:
         """Whether the name or item that is being written may become one that is not there yet."""
@@ -372,7 +379,7 @@ def _container_keys(frame: _Frame) -> list[str]:
 
 
 def _head(frame: _Frame) -> str:
-    """The key of an array or object, or its beginning where the object has a last member: that one is left out."""
+    """The key of an array or object, or its beginning where it has a last value: that one is left out."""
     parts: list[tuple[str, str]] = []
     part = frame.parts
     while part is not None:

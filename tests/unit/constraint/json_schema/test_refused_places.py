@@ -51,19 +51,19 @@ SCHEMAS: dict[str, Any] = {
     },
     "of arrays that may not be longer": {
         "type": "array",
-        "items": {"type": "array", "maxItems": 2, "items": {"type": "string"}},
+        "items": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}},
         "uniqueItems": True,
     },
     "of objects that may have no other properties": {
         "type": "array",
         "items": {
             **CLOSED,
-            "properties": {"a": {"type": "array", "maxItems": 2, "items": {"type": "string"}}},
+            "properties": {"a": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}}},
         },
         "uniqueItems": True,
     },
     "where another array may be at the same place": {
-        "anyOf": [{**STRINGS, "uniqueItems": True}, {**STRINGS, "items": {"enum": ["aa", "ab"]}}]
+        "anyOf": [{**STRINGS, "uniqueItems": True}, {**STRINGS, "items": {"enum": ["aa", "ab", 1]}}]
     },
     "multiply to too many states": {
         "type": "array",
