@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from jan_serve.fleet.node import State
+from jan_serve.fleet.node import NodeState
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.server import ProxyServer, proxy_config
 from jan_serve.proxy.settings import ProxySettings
@@ -182,7 +182,7 @@ class RunningProxy:
         body: dict[str, Any] = {"model": "m1", "messages": [{"role": "user", "content": text}], **fields}
         return await self.client.post("/v1/chat/completions", json=body)
 
-    async def until_state(self, node: FakeNode, *states: State) -> None:
+    async def until_state(self, node: FakeNode, *states: NodeState) -> None:
         """Probe the node until it is in one of these states."""
         found = self.proxy.fleet.find(node.url)
         assert found is not None

@@ -9,7 +9,7 @@ from typing import Final
 from jan_serve.errors import ModelNotFound, Unavailable
 from jan_serve.fleet.assignment import Assignment
 from jan_serve.fleet.breaker import Breaker
-from jan_serve.fleet.node import Node, Role, State, WorkRate
+from jan_serve.fleet.node import Node, NodeState, Role, WorkRate
 from jan_serve.fleet.pool import Pool
 from jan_serve.fleet.prefixes import NO_KEYS, FleetPrefixIndex, PromptKeys
 from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
@@ -94,7 +94,7 @@ class Fleet:
             node.forget_cache()
         return node
 
-    def set_state(self, node: Node, state: State, reason: str = "") -> None:
+    def set_state(self, node: Node, state: NodeState, reason: str = "") -> None:
         node.state, node.reason = state, reason
 
     def note_start(self, node: Node, pid: int | None, uptime_s: float | None, now: float) -> bool:
@@ -195,7 +195,9 @@ class Fleet:
     def _least_bad(self, candidates: Candidates) -> Node | None:
         """Fail open: with all breakers open, the one that closes first. A guess is better than a certain refusal."""
         nodes = [
-            node for node in candidates.pool if node.state is State.HEALTHY and node not in candidates.tried
+            node
+            for node in candidates.pool
+            if node.state is NodeState.HEALTHY and node not in candidates.tried
         ]
         return min(nodes, key=lambda node: node.breaker.opens_in_s(candidates.now), default=None)
 
@@ -215,7 +217,7 @@ class Fleet:
 
 def why_not(node: Node, now: float) -> str:
     """Why a node gets no requests; `healthy` if it gets some."""
-    if node.state is not State.HEALTHY:
+    if node.state is not NodeState.HEALTHY:
         return f"{node.state.value}: {node.reason}" if node.reason else node.state.value
     if not node.breaker.admits(now):
         return f"paused for {node.breaker.opens_in_s(now):.0f} s after failures"

@@ -101,7 +101,7 @@ class Role(IntEnum):
     DECODE = 3
 
 
-class State(Enum):
+class NodeState(Enum):
     """Only a healthy node gets requests."""
 
     JOINING = "joining"
@@ -140,7 +140,7 @@ class Node:
     speed: float | None
     breaker: Breaker
     rate: WorkRate
-    state: State = State.JOINING
+    state: NodeState = NodeState.JOINING
     reason: str = "not asked yet"
     pid: int | None = None
     uptime_s: float = 0.0
@@ -203,7 +203,7 @@ class Node:
         self.cache = CacheEpoch(self)
 
     def accepts(self, now: float) -> bool:
-        return self.state is State.HEALTHY and self.breaker.admits(now)
+        return self.state is NodeState.HEALTHY and self.breaker.admits(now)
 
 
 def hit_rate(nodes: Sequence[Node]) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.fleet.node import State
+from jan_serve.fleet.node import NodeState
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import NodeUrl
@@ -78,7 +78,7 @@ def is_model_name(name: object) -> bool:
 class Condition(msgspec.Struct, frozen=True):
     """A node's answer to `/health`. pid, uptime_s, open_requests: None if it does not say."""
 
-    state: State
+    state: NodeState
     reason: str
     pid: int | None = None
     uptime_s: float | None = None
@@ -105,12 +105,12 @@ def condition_of(status: int, content: Any) -> Condition:
         _count(fields.get("open_requests"), _MAX_OPEN),
     )
     if not _ASLEEP.isdisjoint(words):
-        return Condition(State.SLEEPING, "until it is woken", *start)
+        return Condition(NodeState.SLEEPING, "until it is woken", *start)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         word = words[0][:40] if words else "busy"
-        return Condition(State.DRAINING, f"it says that it is {word}", *start)
+        return Condition(NodeState.DRAINING, f"it says that it is {word}", *start)
     if status == HTTPStatus.UNAUTHORIZED:
         raise NodeFailure(Failure.PROTOCOL, "refuses the proxy's key for /health (--node-key)")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NodeFailure(Failure.PROTOCOL, f"answers /health with status {status}")
-    return Condition(State.HEALTHY, "", *start)  # a 404, too: not every server has this route
+    return Condition(NodeState.HEALTHY, "", *start)  # a 404, too: not every server has this route

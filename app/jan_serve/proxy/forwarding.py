@@ -22,7 +22,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import MAX_REACHED, Attempts, Ending, RetryBudget
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, Role, State
+from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.fleet.prefixes import PromptKeys
 from jan_serve.http.errors import HttpError
 from jan_serve.http.request_record import record_of
@@ -226,7 +226,7 @@ class Forwarder:
                         raise
                 if written is None or not written.can_move:
                     continue
-                if node.state is State.HEALTHY:
+                if node.state is NodeState.HEALTHY:
                     self.failed(node)  # a check tells its other streams
                 with _pinging(send, written.pinging):
                     following, _ = await self._rest_elsewhere(call, written, [node])

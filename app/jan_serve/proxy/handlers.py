@@ -18,7 +18,7 @@ from jan_serve.core.hosts import address_of
 from jan_serve.dialects.shared.permitted_card import permitted_card
 from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet, why_not
-from jan_serve.fleet.node import Node, State, hit_rate
+from jan_serve.fleet.node import Node, NodeState, hit_rate
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.replies import json_reply
@@ -182,7 +182,7 @@ class Handlers:
             "prefill_tokens_per_s": round(node.rate.tokens_per_s, 1) if node.rate.is_measured else None,
             "mean_latency_s": None if node.mean_latency_s is None else round(node.mean_latency_s, 3),
             "speed": node.speed,
-            "seen_s": round(max(0.0, now - node.seen_s), 1) if node.state is not State.JOINING else None,
+            "seen_s": round(max(0.0, now - node.seen_s), 1) if node.state is not NodeState.JOINING else None,
             "fixed": self.registry.stays(node),
         }
 

@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, State
+from jan_serve.fleet.node import Node, NodeState
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import RequestMetrics, StateCollector, by_label, single
 from jan_serve.proxy.forwarding import ForwardCounts
@@ -61,7 +61,7 @@ class _FleetCollector(StateCollector):
         now = self.clock()
         yield single("open_requests", "Requests whose answer has not ended.", self.lifecycle.open_requests)
         yield single("prefix_entries", "Prefixes in the index.", len(self.fleet.index))
-        states = ((state.value, sum(node.state is state for node in self.fleet)) for state in State)
+        states = ((state.value, sum(node.state is state for node in self.fleet)) for state in NodeState)
         yield by_label(GaugeMetricFamily, "nodes", "Nodes by state.", "state", states)
         for name, text, count in _COUNTS:
             counter = CounterMetricFamily(f"jan_serve_proxy_{name}", text)

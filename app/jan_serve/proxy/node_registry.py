@@ -14,7 +14,7 @@ import msgspec
 
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import MAX_NODES, Fleet
-from jan_serve.fleet.node import Node, Role, State
+from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.http.errors import http_problem
 from jan_serve.proxy.discovery import MAX_MODELS, ListedModels, is_model_name, key_headers, models_of
 from jan_serve.proxy.distserve.links import PairLinks
@@ -167,7 +167,7 @@ class NodeRegistry:
                 role = node.role.name.lower()
                 message = f"The node is linked as a {role} node: remove it before it changes its role."
                 raise http_problem(HTTPStatus.CONFLICT, "node_is_linked", message)
-            known = node.state is State.HEALTHY and node.role is wanted.role
+            known = node.state is NodeState.HEALTHY and node.role is wanted.role
             if known and wanted.models in ((), node.models):
                 return self.fleet.add(
                     url, node.role, node.models, wanted.speed, self.clock(), aliases=node.aliases
@@ -183,7 +183,7 @@ class NodeRegistry:
         self._watch(node)
         return node
 
-    async def _ask(self, wanted: NodeRequest) -> tuple[ListedModels, State, str]:
+    async def _ask(self, wanted: NodeRequest) -> tuple[ListedModels, NodeState, str]:
         try:
             listed = await models_of(self.client, wanted.url, self.key)
         except OutsideNetworks as failure:
@@ -191,7 +191,7 @@ class NodeRegistry:
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_node", message) from None
         except NodeFailure as failure:
             if wanted.models and failure.kind is Failure.CONNECT:
-                return ListedModels(wanted.models), State.JOINING, failure.message
+                return ListedModels(wanted.models), NodeState.JOINING, failure.message
             failure = NodeFailure(
                 Failure.PROTOCOL, failure.message
             )  # the caller waited for the proxy, not the node
@@ -199,7 +199,7 @@ class NodeRegistry:
         if missing := [name for name in wanted.models if name not in listed.names]:
             message = f"The node {wanted.url} does not list the model {missing[0][:200]!r} in /v1/models."
             raise http_problem(HTTPStatus.BAD_REQUEST, "model_not_found", message)
-        return ListedModels(wanted.models) if wanted.models else listed, State.HEALTHY, ""
+        return ListedModels(wanted.models) if wanted.models else listed, NodeState.HEALTHY, ""
 
     def remove(self, url: NodeUrl) -> None:
         """No new requests for it; running ones end in peace. A node that is not there is removed already."""
@@ -216,7 +216,7 @@ class NodeRegistry:
         before = node.state, node.reason
         assert self.probes is not None
         self.probes.ending.add(node)
-        self.fleet.set_state(node, State.DRAINING, "it was asked to end")
+        self.fleet.set_state(node, NodeState.DRAINING, "it was asked to end")
         try:
             status, content = await self.client.fetch_json(
                 url, "GET", "/terminate", key_headers(self.key), limit_s=TERMINATE_S

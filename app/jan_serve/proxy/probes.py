@@ -11,7 +11,7 @@ from typing import Final
 
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, State
+from jan_serve.fleet.node import Node, NodeState
 from jan_serve.proxy.discovery import condition_of, key_headers, models_of
 from jan_serve.proxy.upstream.connection import NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url
@@ -84,7 +84,7 @@ class Probes:
 
     def suspect(self, node: Node) -> None:
         """A request found nobody there: if the next check fails too, the node is lost."""
-        if node.state is State.HEALTHY:
+        if node.state is NodeState.HEALTHY:
             node.probe_failures = max(node.probe_failures, FAILURES - 1)
         self.soon(node)
 
@@ -102,7 +102,7 @@ class Probes:
             try:
                 async with self._turns:
                     await self.probe(node)
-                if node.state is State.LOST and self._is_over(node):
+                if node.state is NodeState.LOST and self._is_over(node):
                     self.gone(node)
                     return
             except Exception:
@@ -112,7 +112,7 @@ class Probes:
 
     def _next_s(self, node: Node) -> float:
         pause = self.interval_s
-        if node.state is State.LOST:
+        if node.state is NodeState.LOST:
             doublings = min(node.probe_failures - FAILURES, _MAX_DOUBLINGS)
             pause = min(MAX_PAUSE_S, pause * 2.0**doublings)
         return pause * self.rng.uniform(1 - JITTER, 1 + JITTER)
@@ -125,8 +125,8 @@ class Probes:
     async def probe(self, node: Node) -> None:
         """Ask a node once, and note how it is."""
         await self._ask(node)
-        is_silent = node.state is State.LOST and self.clock() - node.heard_s >= PROBE_S
-        if is_silent or node.state is State.DRAINING:
+        is_silent = node.state is NodeState.LOST and self.clock() - node.heard_s >= PROBE_S
+        if is_silent or node.state is NodeState.DRAINING:
             self.leaves(node)
 
     async def _ask(self, node: Node) -> None:
@@ -138,7 +138,7 @@ class Probes:
             condition = condition_of(status, content)
             is_new = self.fleet.note_start(node, condition.pid, condition.uptime_s, self.clock())
             is_old = not node.declares and self.clock() - node.listed_s >= MODELS_S
-            if node.state in (State.JOINING, State.LOST) or is_new or is_old:
+            if node.state in (NodeState.JOINING, NodeState.LOST) or is_new or is_old:
                 await self._check_models(node)
         except (NodeFailure, JanServeError) as failure:
             self._note_failure(node, failure.message)
@@ -148,7 +148,7 @@ class Probes:
         node.note_open(condition.open_requests, min(before, node.unanswered), self.clock())
         state, reason = condition.state, condition.reason
         if node in self.ending:
-            state, reason = State.DRAINING, "it was asked to end"
+            state, reason = NodeState.DRAINING, "it was asked to end"
         if state is not node.state:
             logger.info("node %s is %s %s", node.name, state.value, reason)
         self.fleet.set_state(node, state, reason)
@@ -171,10 +171,10 @@ class Probes:
 
     def _note_failure(self, node: Node, message: str) -> None:
         node.probe_failures += 1
-        if node.state is State.JOINING:
+        if node.state is NodeState.JOINING:
             node.reason = message
-        if node.probe_failures >= FAILURES and node.state is not State.LOST:
+        if node.probe_failures >= FAILURES and node.state is not NodeState.LOST:
             logger.warning("node %s is lost: %s", node.name, message)
-            self.fleet.set_state(node, State.LOST, message)
-        elif node.state is State.LOST:
+            self.fleet.set_state(node, NodeState.LOST, message)
+        elif node.state is NodeState.LOST:
             node.reason = message

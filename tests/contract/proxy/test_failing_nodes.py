@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from jan_serve.fleet.attempts import MAX_REACHED
-from jan_serve.fleet.node import Role, State
+from jan_serve.fleet.node import NodeState, Role
 from tests.support.fake_nodes import (
     EVENT_HEAD,
     FakeNode,
@@ -196,7 +196,7 @@ async def test_a_port_that_takes_connections_and_nothing_else_is_a_504() -> None
         async with running_proxy(first_byte_timeout_s=0.2) as front:
             url = f"http://127.0.0.1:{hole.getsockname()[1]}"
             node = front.proxy.fleet.add(url, Role.HYBRID, ("m1",), None, 0.0)
-            front.proxy.fleet.set_state(node, State.HEALTHY)
+            front.proxy.fleet.set_state(node, NodeState.HEALTHY)
             assert (await front.chat()).status_code == 504
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.fleet.node import Role, State
+from jan_serve.fleet.node import NodeState, Role
 from tests.support.fake_nodes import (
     EVENT_HEAD,
     FakeNode,
@@ -237,7 +237,7 @@ async def test_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyP
 async def test_a_loop_of_proxies_ends() -> None:
     async with running_proxy() as front:
         front.proxy.fleet.add(front.url, Role.HYBRID, ("m1",), None, 0.0)
-        front.proxy.fleet.set_state(next(iter(front.proxy.fleet)), State.HEALTHY)
+        front.proxy.fleet.set_state(next(iter(front.proxy.fleet)), NodeState.HEALTHY)
         answer = await front.chat()
         assert answer.status_code == 508
         odd = await front.client.post(

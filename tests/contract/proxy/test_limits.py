@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from jan_serve.fleet.node import State
+from jan_serve.fleet.node import NodeState
 from tests.support.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
@@ -48,4 +48,4 @@ async def test_a_draining_proxy_finishes_its_streams_and_takes_no_more() -> None
         go_on.set()
         assert (await asking).json()["node"] == "done"
         found = front.proxy.fleet.find(node.url)
-        assert found is not None and found.state is State.HEALTHY
+        assert found is not None and found.state is NodeState.HEALTHY

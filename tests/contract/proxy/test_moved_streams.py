@@ -20,7 +20,7 @@ from jan_serve.core.transcript import (
     read_asked,
     recorded_header,
 )
-from jan_serve.fleet.node import State
+from jan_serve.fleet.node import NodeState
 from jan_serve.proxy import probes, written_stream
 from jan_serve.proxy.written_stream import KeptBytes
 from tests.support.fake_nodes import (
@@ -248,7 +248,7 @@ async def test_a_check_moves_the_streams_of_a_node(how: str, monkeypatch: pytest
             first.routes["/health"] = lambda _, writer: writer.wait_closed()
         if how == "writes while its checks fail":
             node.heard_s = float("inf")
-        await front.until_state(first, State.DRAINING, State.LOST)
+        await front.until_state(first, NodeState.DRAINING, NodeState.LOST)
         await front.proxy.probes.probe(node)
         if how == "writes while its checks fail":
             assert second.generations == []

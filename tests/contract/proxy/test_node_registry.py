@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.fleet.node import Node, Role, State
+from jan_serve.fleet.node import Node, NodeState, Role
 from tests.support.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def test_a_node_that_names_models_may_listen_later() -> None:
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == "5"
         await node.start()
-        await front.until_state(node, State.HEALTHY)
+        await front.until_state(node, NodeState.HEALTHY)
         assert (await front.chat()).json()["node"] == "node"
 
 

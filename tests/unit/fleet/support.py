@@ -6,7 +6,7 @@ from random import Random
 
 from jan_serve.fleet.breaker import Breaker
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, Role, State, WorkRate
+from jan_serve.fleet.node import Node, NodeState, Role, WorkRate
 from jan_serve.fleet.prefixes import PromptKeys, prompt_keys
 from jan_serve.fleet.strategies import StrategyName
 
@@ -22,7 +22,7 @@ def fleet_of(count: int, name: StrategyName = "prefix", speeds: tuple[float | No
     for number in range(count):
         speed = speeds[number] if speeds else None
         found = fleet.add(f"http://n{number}", Role.HYBRID, ["m"], speed, 0.0)
-        fleet.set_state(found, State.HEALTHY)
+        fleet.set_state(found, NodeState.HEALTHY)
     return fleet
 
 

@@ -9,7 +9,7 @@ from jan_serve.fleet.node import (
     MAX_LATENCIES,
     WINDOW_S,
     Demand,
-    State,
+    NodeState,
     WorkRate,
     hit_rate,
 )
@@ -32,10 +32,10 @@ def test_an_unknown_speed_weighs_one() -> None:
 
 def test_only_a_healthy_node_with_a_closed_breaker_gets_requests() -> None:
     subject = node()
-    for state in State:
+    for state in NodeState:
         subject.state = state
-        assert subject.accepts(0.0) is (state is State.HEALTHY)
-    subject.state = State.HEALTHY
+        assert subject.accepts(0.0) is (state is NodeState.HEALTHY)
+    subject.state = NodeState.HEALTHY
     for _ in range(3):
         subject.breaker.begin()
         subject.breaker.fail(0.0)

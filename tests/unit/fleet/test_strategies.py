@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.errors import Unavailable
 from jan_serve.fleet.assignment import Outcome
-from jan_serve.fleet.node import Node, State
+from jan_serve.fleet.node import Node, NodeState
 from jan_serve.fleet.strategies import STRATEGIES, StrategyName
 from tests.unit.fleet.support import LONG, fleet_of, keys
 
@@ -86,7 +86,9 @@ def test_random_follows_the_speeds() -> None:
 def test_no_strategy_chooses_a_node_that_takes_no_requests(name: StrategyName) -> None:
     fleet = fleet_of(6, name)
     nodes = list(fleet)
-    for node, state in zip(nodes, (State.LOST, State.SLEEPING, State.DRAINING, State.JOINING), strict=False):
+    for node, state in zip(
+        nodes, (NodeState.LOST, NodeState.SLEEPING, NodeState.DRAINING, NodeState.JOINING), strict=False
+    ):
         fleet.set_state(node, state)
     for _ in range(3):
         nodes[4].breaker.fail(0.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.fleet.node import State
+from jan_serve.fleet.node import NodeState
 from jan_serve.proxy.discovery import condition_of, is_model_name, key_headers
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import NodeFailure
@@ -15,20 +15,20 @@ from jan_serve.proxy.upstream.connection import NodeFailure
 @pytest.mark.parametrize(
     ("status", "content", "state"),
     [
-        (200, {"state": "ready"}, State.HEALTHY),
-        (200, "", State.HEALTHY),
-        (200, None, State.HEALTHY),
-        (404, {"error": "x"}, State.HEALTHY),
-        (405, None, State.HEALTHY),
-        (200, {"status": "sleeping"}, State.SLEEPING),
-        (200, {"state": "asleep", "status": "ok"}, State.SLEEPING),
-        (503, {"state": "asleep"}, State.SLEEPING),
-        (503, {"state": "draining"}, State.DRAINING),
-        (503, None, State.DRAINING),
-        (503, {"state": ["x"]}, State.DRAINING),
+        (200, {"state": "ready"}, NodeState.HEALTHY),
+        (200, "", NodeState.HEALTHY),
+        (200, None, NodeState.HEALTHY),
+        (404, {"error": "x"}, NodeState.HEALTHY),
+        (405, None, NodeState.HEALTHY),
+        (200, {"status": "sleeping"}, NodeState.SLEEPING),
+        (200, {"state": "asleep", "status": "ok"}, NodeState.SLEEPING),
+        (503, {"state": "asleep"}, NodeState.SLEEPING),
+        (503, {"state": "draining"}, NodeState.DRAINING),
+        (503, None, NodeState.DRAINING),
+        (503, {"state": ["x"]}, NodeState.DRAINING),
     ],
 )
-def test_states(status: int, content: Any, state: State) -> None:
+def test_states(status: int, content: Any, state: NodeState) -> None:
     assert condition_of(status, content).state is state
 
 

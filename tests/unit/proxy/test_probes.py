@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, Role, State
+from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.proxy.probes import FAILURES, JITTER, MAX_PAUSE_S, Probes
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 
@@ -79,7 +79,7 @@ async def test_the_pause_of_a_lost_node_is_bounded_however_often_it_fails(failur
         pause_s = 0.0
         for number in range(1, 10):
             pause_s = await pauses.begun()
-            assert (node.state, node.probe_failures) == (State.LOST, failures + number)
+            assert (node.state, node.probe_failures) == (NodeState.LOST, failures + number)
             assert pause_s <= MAX_PAUSE_S * (1 + JITTER)
             pauses.end()
         assert pause_s >= MAX_PAUSE_S * (1 - JITTER)

@@ -71,8 +71,8 @@ _TEXT: Final = frozenset({"string"})
 _ANY: Final = _TEXT | {"number", "boolean", "null", "object", "array"}
 
 
-class ArgumentSlot(Enum):
-    """A slot in the notation of an argument: its name, its value, or the name of the value's type."""
+class ArgumentPart(Enum):
+    """A part of an argument: its name, its value, or the name of the value's type."""
 
     KEY = "key"
     VALUE = "value"
@@ -90,7 +90,7 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     stand between these.
     """
 
-    argument: tuple[Expr | ArgumentSlot, ...]
+    argument: tuple[Expr | ArgumentPart, ...]
     separator: Expr = EMPTY
     stop: str | None = None
     quote: Expr | None = None
@@ -145,14 +145,14 @@ class _Closing(NamedTuple):
     """How a raw string without quotes ends, and what follows its stop, to the end of the argument."""
 
     stop: RawStop
-    follows: tuple[Expr | ArgumentSlot, ...]
+    follows: tuple[Expr | ArgumentPart, ...]
 
 
 class _Writer:
     def __init__(self, emitter: ValueEmitter, notation: ArgumentNotation, readings: Readings | None) -> None:
         self._emit = emitter
         self._names = strings.Pattern(notation.names)
-        kinds = (ArgumentSlot.JSON_TYPE, ArgumentSlot.IS_STRING)
+        kinds = (ArgumentPart.JSON_TYPE, ArgumentPart.IS_STRING)
         raw = notation.stop is not None and notation.quote is None
         self._is_read = raw and not any(kind in notation.argument for kind in kinds)
         self._readings = readings
@@ -166,7 +166,7 @@ class _Writer:
         """None where raw strings have a quote, or none are written."""
         if notation.stop is None or notation.quote is not None:
             return None
-        at = notation.argument.index(ArgumentSlot.VALUE) + 1
+        at = notation.argument.index(ArgumentPart.VALUE) + 1
         text, special = "", ""
         while not special and notation.stop not in text:
             part = notation.argument[at]
@@ -185,7 +185,7 @@ class _Writer:
         follows = (*([Literal(rest)] if rest else []), *notation.argument[at:])
         return _Closing(RawStop(stop, special, gap, notation.section), self._shared(follows))
 
-    def _shared(self, parts: tuple[Expr | ArgumentSlot, ...]) -> tuple[Expr | ArgumentSlot, ...]:
+    def _shared(self, parts: tuple[Expr | ArgumentPart, ...]) -> tuple[Expr | ArgumentPart, ...]:
         """The marks of the notation as rules: each is written once, and not for every argument."""
         return tuple(
             self._emit.rules.define("mark", part)
@@ -283,7 +283,7 @@ class _Writer:
         until = self._until_stop(key, sets)
         if until is not None:
             return until
-        if ArgumentSlot.JSON_TYPE in slots or ArgumentSlot.IS_STRING in slots:
+        if ArgumentPart.JSON_TYPE in slots or ArgumentPart.IS_STRING in slots:
             kinds = self._by_type(sets, hint)
         else:
             other = self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)
@@ -300,20 +300,20 @@ class _Writer:
         if until is None:
             return None
         slots = self._notation.argument
-        parts = (*slots[: slots.index(ArgumentSlot.VALUE)], until, *closing.follows)
+        parts = (*slots[: slots.index(ArgumentPart.VALUE)], until, *closing.follows)
         return self._filled(key, "string", EMPTY, parts)
 
     def _filled(
-        self, key: Expr, kind: str, value: Expr, parts: tuple[Expr | ArgumentSlot, ...] | None = None
+        self, key: Expr, kind: str, value: Expr, parts: tuple[Expr | ArgumentPart, ...] | None = None
     ) -> Expr:
-        words: dict[ArgumentSlot, Expr] = {
-            ArgumentSlot.KEY: key,
-            ArgumentSlot.VALUE: value,
-            ArgumentSlot.IS_STRING: Literal("true" if kind == "string" else "false"),
-            ArgumentSlot.JSON_TYPE: Literal(kind),
+        words: dict[ArgumentPart, Expr] = {
+            ArgumentPart.KEY: key,
+            ArgumentPart.VALUE: value,
+            ArgumentPart.IS_STRING: Literal("true" if kind == "string" else "false"),
+            ArgumentPart.JSON_TYPE: Literal(kind),
         }
         slots = self._notation.argument if parts is None else parts
-        return sequence([words[p] if isinstance(p, ArgumentSlot) else p for p in slots])
+        return sequence([words[p] if isinstance(p, ArgumentPart) else p for p in slots])
 
     def _by_type(self, sets: TypeSets, hint: str) -> list[tuple[str, Expr]]:
         parts = (

@@ -27,7 +27,7 @@ from jan_serve.constraint.builder import Composer
 from jan_serve.constraint.enforce import Enforced, enforce_translation
 from jan_serve.constraint.json_schema.arguments import (
     ArgumentNotation,
-    ArgumentSlot,
+    ArgumentPart,
     translate_arguments,
 )
 from jan_serve.constraint.json_schema.translate import translate
@@ -71,10 +71,10 @@ _MOST_STEPS: Final = 3 * MAX_STEPS
 """To find what to give up: the process has a limit of CPU time."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 _ARGUMENT_SLOTS: Final = {
-    Slot.KEY: ArgumentSlot.KEY,
-    Slot.VALUE: ArgumentSlot.VALUE,
-    Slot.IS_STRING: ArgumentSlot.IS_STRING,
-    Slot.JSON_TYPE: ArgumentSlot.JSON_TYPE,
+    Slot.KEY: ArgumentPart.KEY,
+    Slot.VALUE: ArgumentPart.VALUE,
+    Slot.IS_STRING: ArgumentPart.IS_STRING,
+    Slot.JSON_TYPE: ArgumentPart.JSON_TYPE,
 }
 
 
@@ -304,7 +304,7 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
             )
         case PythonArguments():
             return ArgumentNotation(
-                argument=(ArgumentSlot.KEY, Literal("="), ArgumentSlot.VALUE),
+                argument=(ArgumentPart.KEY, Literal("="), ArgumentPart.VALUE),
                 separator=Literal(", "),
                 names=r"""^[^\s\u0000-\u0020\u007f-\u00a0=,:()\[\]{}'"<]+$""",
                 python_words=True,
@@ -312,7 +312,7 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
             )
         case GemmaArguments(quote=quote):
             return ArgumentNotation(
-                argument=(ArgumentSlot.KEY, Literal(":"), ArgumentSlot.VALUE),
+                argument=(ArgumentPart.KEY, Literal(":"), ArgumentPart.VALUE),
                 separator=Literal(","),
                 stop=quote,
                 quote=sequence(spelled_texts(quote, specials)),
@@ -321,7 +321,7 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
         case NestedTagArguments(prefix=prefix):
             # Objects and arrays are read as JSON too, which a grammar can hold to their schemas.
             mark = spelled_texts(prefix, specials)
-            key, value = ArgumentSlot.KEY, ArgumentSlot.VALUE
+            key, value = ArgumentPart.KEY, ArgumentPart.VALUE
             opening, closing = (
                 (*mark, Literal("<"), key, Literal(">")),
                 (*mark, Literal("</"), key, Literal(">")),

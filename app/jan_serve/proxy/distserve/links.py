@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.fleet.node import CacheEpoch, Node, Role, State
+from jan_serve.fleet.node import CacheEpoch, Node, NodeState, Role
 from jan_serve.http.errors import http_problem
 from jan_serve.proxy.discovery import key_headers
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
@@ -69,7 +69,7 @@ class PairLinks:
 
     async def connect_all(self, nodes: Iterable[Node]) -> None:
         """Link every healthy prefill node with every healthy decode node. Raises HttpError that names failed pairs."""
-        healthy = [node for node in nodes if node.state is State.HEALTHY]
+        healthy = [node for node in nodes if node.state is NodeState.HEALTHY]
         pairs = [
             (prefill, decode)
             for prefill in healthy
@@ -101,7 +101,7 @@ class PairLinks:
                 (pair.prefill.node, pair.decode.node),
                 (pair.decode.node, pair.prefill.node),
             )
-            if side.state is not State.LOST
+            if side.state is not NodeState.LOST
         ]
         await asyncio.gather(*calls)
 
@@ -132,7 +132,7 @@ class PairLinks:
         lost = [
             (prefill, session)
             for (_, session), (prefill, decode) in self._kept.items()
-            if decode is not None and decode.state is State.LOST
+            if decode is not None and decode.state is NodeState.LOST
         ]
         return sum(await asyncio.gather(*(self.free(prefill, session) for prefill, session in lost)))
 

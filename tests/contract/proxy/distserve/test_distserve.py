@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.breaker import Breaker
-from jan_serve.fleet.node import Node, Role, State, WorkRate
+from jan_serve.fleet.node import Node, NodeState, Role, WorkRate
 from jan_serve.http.errors import HttpError
 from jan_serve.proxy.distserve import links as links_module
 from jan_serve.proxy.distserve.links import PairLinks
@@ -41,7 +41,7 @@ def serving_links(name: str, layout: object = None) -> FakeNode:
     return FakeNode(name, routes=routes)
 
 
-def node_of(fake: FakeNode, role: Role, state: State = State.HEALTHY) -> Node:
+def node_of(fake: FakeNode, role: Role, state: NodeState = NodeState.HEALTHY) -> Node:
     return Node(fake.url, role, ("m1",), None, Breaker(Random(1)), WorkRate(), state=state)
 
 
@@ -200,7 +200,13 @@ async def test_every_healthy_pair_is_linked_and_the_failed_ones_are_named(client
             for fake, role, state in zip(
                 fakes,
                 (Role.PREFILL, Role.DECODE, Role.DECODE, Role.DECODE, Role.HYBRID),
-                (State.HEALTHY, State.HEALTHY, State.HEALTHY, State.SLEEPING, State.HEALTHY),
+                (
+                    NodeState.HEALTHY,
+                    NodeState.HEALTHY,
+                    NodeState.HEALTHY,
+                    NodeState.SLEEPING,
+                    NodeState.HEALTHY,
+                ),
                 strict=True,
             )
         )
@@ -222,7 +228,7 @@ async def test_a_node_that_leaves_is_dropped_on_both_sides_that_are_there(
         pair = Pair(fakes, client)
         await pair.links.connect(pair.prefill, pair.decode)
         if lost:
-            pair.decode.state = State.LOST
+            pair.decode.state = NodeState.LOST
             await pair.fakes[1].stop()
         await pair.links.drop(pair.decode)
         assert not pair.links.has(pair.prefill)
@@ -258,7 +264,7 @@ async def test_states_for_lost_decode_nodes_are_freed_though_a_prefill_node_fail
             pair.links.sent_to(pair.prefill, session, pair.decode)
         pair.links.keep(pair.prefill, 3)
         assert await pair.links.free_lost() == 0
-        pair.decode.state = State.LOST
+        pair.decode.state = NodeState.LOST
         await pair.fakes[0].stop()
         assert await pair.links.free_lost() == 2
         assert [message.endswith("/distserve/free_cache was not done") for message in caplog.messages] == [

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from jan_serve.constraint.ast import Literal
-from jan_serve.constraint.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+from jan_serve.constraint.json_schema.arguments import ArgumentNotation, ArgumentPart, translate_arguments
 from jan_serve.errors import UnsupportedSchema
 from tests.unit.constraint.recognizer import Recognizer
 
 KEY, VALUE, KIND, IS_STRING = (
-    ArgumentSlot.KEY,
-    ArgumentSlot.VALUE,
-    ArgumentSlot.JSON_TYPE,
-    ArgumentSlot.IS_STRING,
+    ArgumentPart.KEY,
+    ArgumentPart.VALUE,
+    ArgumentPart.JSON_TYPE,
+    ArgumentPart.IS_STRING,
 )
 TAGS = ArgumentNotation(argument=(Literal("<"), KEY, Literal(">"), VALUE, Literal("</>")), stop="</>")
 WORDS = ArgumentNotation(argument=(KEY, Literal("="), VALUE), separator=Literal(", "))
