@@ -2,6 +2,7 @@
 
 Prompt commands (anywhere in the prompt, up to the end of the line or `<|`; the first one counts):
     !say TEXT             answer TEXT, one character a step; TEXT may be a JSON string
+    !call NAME ARGUMENTS  call this tool (in Hermes' notation); answer the last result once there is one
     !echo                 answer the prompt
     !pid                  answer the process id
     !stream N [MSms]      N chunks `0 `, `1 ` …, MS milliseconds apart
@@ -38,9 +39,11 @@ Phase = Literal["loading", "idle", "decode", "sample", "embed", "other"]
 
 REPLY = "This is the fake engine."
 _COMMAND = re.compile(
-    r"!(say|echo|pid|stream|gate|die-after|die|exit|fail-after|fail|stall|forget|bad-utf8|huge|garbage|stderr)"
+    r"!(say|call|echo|pid|stream|gate|die-after|die|exit|fail-after|fail|stall|forget|bad-utf8|huge|garbage|stderr)"
     r"\b[ ]?((?:(?!<\|)[^\n])*)"
 )
+
+_RESULT = re.compile(r"<tool_response>\n(.*?)\n</tool_response>", re.DOTALL)
 
 
 class Host(Protocol):
@@ -88,6 +91,10 @@ def compile_script(prompt: str, host: Host, request_id: int) -> Script:
     match command:
         case "say":
             return characters(json.loads(argument) if argument.startswith('"') else argument)
+        case "call":
+            results = _RESULT.findall(prompt[found.end() :])
+            called = f'<tool_call>{{"name": "{words[0]}", "arguments": {" ".join(words[1:])}}}</tool_call>'
+            return characters(results[-1] if results else called)
         case "echo":
             return characters(prompt)
         case "pid":

@@ -8,6 +8,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn, Self, cast
 
 import pytest
@@ -115,10 +116,12 @@ def thread_engines() -> Generator[None]:
     """In this block the worker command THREAD_ENGINE starts a thread, and others their processes."""
     spawn = ChildProcess.spawn
 
-    async def spawned(command: Sequence[str], environment: Mapping[str, str]) -> ChildProcess | ThreadChild:
+    async def spawned(
+        command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> ChildProcess | ThreadChild:
         if command == THREAD_ENGINE:
             return ThreadChild.started()
-        return await spawn(command, environment)
+        return await spawn(command, environment, folder)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChildProcess, "spawn", spawned)

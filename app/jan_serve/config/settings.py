@@ -180,6 +180,13 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         "Folder of `NAME.gbnf` files that requests use by name, and of JSON Schemas (`*.json`) that a"
         " `$ref` may name. Default: `grammars` in the data folder.",
     )
+    mcp_file: OptionalFile = setting(
+        ...,
+        _STORE,
+        "File of MCP servers, whose tools `jan-serve run --mcp` and the page offer, as Claude Desktop writes it;"
+        " `none` for no file. Default: `mcp.json` in the data folder. Needs `pip install 'jan-serve[mcp]'`.",
+        metavar="FILE|none",
+    )
     journal_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = setting(
         4 << 30,
         _STORE,
@@ -287,16 +294,18 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     @model_validator(mode="before")
     @classmethod
     def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Derive the folders of models and grammars and the log file from the data folder."""
+        """Derive the folders of models and grammars, the log file and that of MCP servers from the data folder."""
         data_dir = values.get("data_dir", default_data_dir())
         models_dir = values.get("models_dir", Path(data_dir) / "models")
         grammars_dir = values.get("grammars_dir", Path(data_dir) / "grammars")
         log_file = values.get("log_file", Path(data_dir) / "logs" / "server.log")
+        mcp_file = values.get("mcp_file", Path(data_dir) / "mcp.json")
         return values | {
             "data_dir": data_dir,
             "models_dir": models_dir,
             "grammars_dir": grammars_dir,
             "log_file": log_file,
+            "mcp_file": mcp_file,
         }
 
     @field_validator("host")

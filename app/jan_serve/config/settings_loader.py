@@ -27,7 +27,7 @@ CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 URL_VARIABLE = ENV_PREFIX + "URL"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
-_PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
+_PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file", "mcp_file")
 MASK = "********"
 
 

@@ -54,11 +54,15 @@ class AnswerDisplay:
 
 
 class ChatAnswer(msgspec.Struct):
-    """stopped: Ctrl-C ended it, and the text is incomplete. timings: with the field names of llama-server."""
+    """stopped: Ctrl-C ended it, and the text is incomplete. timings: with the field names of llama-server.
+
+    calls: of tools, in OpenAI's notation.
+    """
 
     model: str = ""
     text: str = ""
     reasoning: str = ""
+    calls: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     finish_reason: str | None = None
     stopped: bool = False
     usage: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
@@ -96,9 +100,20 @@ def ask(client: ServerClient, request: Mapping[str, Any], display: AnswerDisplay
                 if delta.get("content"):
                     texts.append(delta["content"])
                     display.text(texts[-1])
+                for part in cast(list[dict[str, Any]], delta.get("tool_calls") or []):
+                    _add_call(answer.calls, part)
     answer.text = "".join(texts)
     answer.reasoning = "".join(reasoning)
     return answer
+
+
+def _add_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    """Add what an event says of one call: its beginning with the name, or more of its arguments."""
+    named: dict[str, Any] = part.get("function") or {}
+    if part["index"] == len(calls):
+        called = {"name": named.get("name") or "", "arguments": ""}
+        calls.append({"id": part.get("id") or "", "type": "function", "function": called})
+    calls[part["index"]]["function"]["arguments"] += named.get("arguments") or ""
 
 
 @contextlib.contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, cast
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -14,11 +16,11 @@ Message = dict[str, Any]
 """Of one role and its content: a text, or parts in OpenAI's notation."""
 
 _VERSION: Final = 1
-_ROLES: Final = ("user", "assistant")
 
 
 class Conversation(msgspec.Struct):
-    """messages: user and assistant in turn, without the system message.
+    """messages: user and assistant in turn, without the system message. Calls of tools and their results, if any, are
+    between a question and its answer.
 
     images: data URLs of images that go with the next question. keep_alive: how long the model stays loaded after an
     answer, in the syntax of the API; None means as configured.
@@ -32,12 +34,12 @@ class Conversation(msgspec.Struct):
     images: list[str] = msgspec.field(default_factory=list[str])
     keep_alive: str | None = None
 
-    def request(self, prompt: str) -> dict[str, Any]:
-        """The body of the chat request for `prompt`."""
+    def request(self, prompt: str, steps: Sequence[Message] = ()) -> dict[str, Any]:
+        """The body of the chat request for `prompt`. steps: calls and results that follow it."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         return {
             "model": self.model,
-            "messages": [*system, *self.messages, {"role": "user", "content": self._content(prompt)}],
+            "messages": [*system, *self.messages, {"role": "user", "content": self._content(prompt)}, *steps],
             "stream": True,
             "stream_options": {"include_usage": True},
             **(self.answer_format.fields if self.answer_format is not None else {}),
@@ -45,10 +47,10 @@ class Conversation(msgspec.Struct):
             **({"keep_alive": self.keep_alive} if self.keep_alive is not None else {}),
         }
 
-    def add(self, prompt: str, answer: str) -> None:
-        """Keep a question, with its images, and its answer."""
+    def add(self, prompt: str, answer: str, steps: Sequence[Message] = ()) -> None:
+        """Keep a question, with its images, the steps to its answer, and the answer."""
         question = {"role": "user", "content": self._content(prompt)}
-        self.messages += [question, {"role": "assistant", "content": answer}]
+        self.messages += [question, *steps, {"role": "assistant", "content": answer}]
         self.images = []
 
     def _content(self, prompt: str) -> str | list[dict[str, Any]]:
@@ -64,8 +66,9 @@ class Conversation(msgspec.Struct):
         """
         if not self.messages:
             return None
-        content: str | list[dict[str, Any]] = self.messages[-2]["content"]
-        del self.messages[-2:]
+        start = max(at for at, message in enumerate(self.messages) if message["role"] == "user")
+        content: str | list[dict[str, Any]] = self.messages[start]["content"]
+        del self.messages[start:]
         if isinstance(content, str):
             return content
         self.images = [part["image_url"]["url"] for part in content[:-1]]
@@ -90,55 +93,71 @@ class Conversation(msgspec.Struct):
     def restore(self, text: str) -> None:
         """Replace everything but the model by a saved chat. Raises CommandError and then changes nothing."""
         try:
-            parsed = json.loads(text)
-            content = cast(dict[str, Any], parsed) if isinstance(parsed, dict) else {}
-        except (ValueError, RecursionError):
-            content = {}
-        messages, parameters, system = (content.get(name) for name in ("messages", "parameters", "system"))
-        if (
-            content.get("jan_serve_chat") != _VERSION
-            or not isinstance(parameters, dict)
-            or not (system is None or isinstance(system, str))
-            or not _alternate(messages)
-        ):
+            saved = msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=_SavedChat)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            saved = None
+        if saved is None or not _TURNS.fullmatch("".join(message.letter() for message in saved.messages)):
             raise CommandError("The file is not a saved chat.", "`/save FILE` writes one.", WRONG_USE)
-        self.system = system
-        self.parameters = cast(dict[str, Any], parameters)
-        self.messages = [{"role": m["role"], "content": m["content"]} for m in cast(list[Message], messages)]
+        self.system = saved.system
+        self.parameters = saved.parameters
+        self.messages = msgspec.to_builtins(saved.messages)
 
 
-def _alternate(messages: object) -> bool:
-    """Whether these are pairs of question and answer."""
-    if not isinstance(messages, list):
-        return False
-    items = cast(list[Any], messages)
-    return len(items) % 2 == 0 and all(
-        isinstance(item, dict)
-        and cast(dict[str, Any], item).get("role") == _ROLES[number % 2]
-        and _is_content(cast(dict[str, Any], item).get("content"))
-        for number, item in enumerate(items)
-    )
+class _Text(msgspec.Struct, tag="text", tag_field="type"):
+    text: str
 
 
-def _is_content(value: object) -> bool:
-    """Whether it is a text, or images and a text."""
-    if not isinstance(value, list):
-        return isinstance(value, str)
-    *images, text = cast(list[object], value) or [None]
-    return _is_text(text) and all(_is_image(image) for image in images)
+class _ImageUrl(msgspec.Struct):
+    url: str
 
 
-def _is_text(value: object) -> bool:
-    match value:
-        case {"type": "text", "text": str()}:
-            return True
-        case _:
-            return False
+class _Image(msgspec.Struct, tag="image_url", tag_field="type"):
+    image_url: _ImageUrl
 
 
-def _is_image(value: object) -> bool:
-    match value:
-        case {"type": "image_url", "image_url": {"url": str()}}:
-            return True
-        case _:
-            return False
+class _Question(msgspec.Struct, tag="user", tag_field="role"):
+    content: str | list[_Text | _Image]
+
+    def letter(self) -> str:
+        if isinstance(self.content, str):
+            return "q"
+        *images, text = self.content or [None]
+        return "q" if isinstance(text, _Text) and all(isinstance(each, _Image) for each in images) else "?"
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct):
+    id: str
+    type: Literal["function"]
+    function: _Function
+
+
+class _Answer(msgspec.Struct, tag="assistant", tag_field="role", omit_defaults=True):
+    content: str
+    tool_calls: list[_Call] | None = None
+
+    def letter(self) -> str:
+        return "c" if self.tool_calls else "a"
+
+
+class _Result(msgspec.Struct, tag="tool", tag_field="role"):
+    tool_call_id: str
+    content: str | list[_Text | _Image]
+
+    def letter(self) -> str:
+        return "r"
+
+
+class _SavedChat(msgspec.Struct):
+    jan_serve_chat: Literal[1]
+    system: str | None
+    parameters: dict[str, Any]
+    messages: list[_Question | _Answer | _Result]
+
+
+_TURNS: Final = re.compile("(q(cr+)*a)*")
+"""A question, calls with their results, and an answer."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from jan_serve.cli.chat.chat_answer import AnswerDisplay, ask
+from jan_serve.cli.chat.exchange import exchange
 from jan_serve.cli.chat.slash_commands import ChatSession, LeaveChat, run_slash_command
 from jan_serve.cli.errors import CommandError
-from jan_serve.cli.input import silent_keys
 
 _QUOTES: Final = '"""'
 
@@ -61,12 +60,8 @@ def chat(session: ChatSession, read: Callable[[], str]) -> None:
 
 def _answer(session: ChatSession, question: str) -> None:
     """Ask and print the answer. The conversation keeps both unless the answer was stopped before its first token."""
-    display = AnswerDisplay(session.output)
-    try:
-        with silent_keys():
-            answer = ask(session.client, session.conversation.request(question), display)
-    finally:
-        display.end()
+    asked = exchange(session.client, session.conversation, question, session.output, session.tools)
+    answer = asked.answer
     session.last_statistics = answer.statistics()
     if answer.stopped:
         session.output.note("Stopped.")
@@ -75,7 +70,7 @@ def _answer(session: ChatSession, question: str) -> None:
             "The answer is incomplete: max_tokens or the context is used up. /clear frees the context."
         )
     if answer.text or not answer.stopped:
-        session.conversation.add(question, answer.text)
+        session.conversation.add(question, answer.text, asked.steps)
     if session.show_statistics:
         session.output.note(session.last_statistics)
     session.output.note()

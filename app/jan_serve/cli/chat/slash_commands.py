@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from jan_serve.cli.chat.chat_tools import ChatTools
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.request_options import PARAMETERS, image_url, parameter, read_format
 from jan_serve.cli.client.loading import note_base_model, ready_model
@@ -34,6 +35,7 @@ class ChatSession(msgspec.Struct):
     show_statistics: bool = False
     ask_again: str | None = None
     last_statistics: str = "no answer yet"
+    tools: ChatTools | None = None
 
 
 Handler: TypeAlias = Callable[[ChatSession, str], None]
@@ -144,6 +146,14 @@ def model_names(client: ServerClient) -> list[str]:
     return [str(model["id"]) for model in client.get("/v1/models")["data"]]
 
 
+def _tools(session: ChatSession, rest: str) -> None:
+    if session.tools is None:
+        raise CommandError(
+            "This chat has no tools.", "`jan-serve run --mcp` starts the MCP servers.", WRONG_USE
+        )
+    session.tools.list()
+
+
 def _clear(session: ChatSession, rest: str) -> None:
     session.conversation.clear()
     session.output.note("The messages are deleted; the system message and the parameters stay.")
@@ -218,6 +228,7 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     "/image": SlashCommand("/image FILE|off", "send an image with the next question", _image),
     "/model": SlashCommand("/model [NAME]", "switch to another model", _model),
     "/models": SlashCommand("/models", "list the models of the server", _models),
+    "/tools": SlashCommand("/tools", "list the tools of MCP servers; start those that ended", _tools),
     "/retry": SlashCommand("/retry", "repeat the last question", _retry),
     "/undo": SlashCommand("/undo", "remove the last question and its answer", _undo),
     "/clear": SlashCommand("/clear", "remove all messages", _clear),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.chat.chat_answer import AnswerDisplay, ChatAnswer, ask
+from jan_serve.cli.chat.chat_answer import ChatAnswer
+from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
 from jan_serve.cli.chat.conversation import Conversation
+from jan_serve.cli.chat.exchange import exchange
 from jan_serve.cli.chat.request_options import assignments, image_url, read_format
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
@@ -52,6 +55,20 @@ def run(
             "--set", metavar="NAME=VALUE", help="Set a parameter, such as temperature=0.2; repeatable."
         ),
     ] = None,
+    mcp: Annotated[
+        bool,
+        typer.Option(
+            "--mcp", help="Offer the tools of the MCP servers of `mcp_file`; each call is asked for."
+        ),
+    ] = False,
+    allowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-tool",
+            metavar=f"NAME|{ALL}",
+            help="Call this tool without asking; repeatable. Implies --mcp.",
+        ),
+    ] = None,
     keep_alive: KeepAliveOption = None,
     statistics: Annotated[
         bool, typer.Option("--stats", help="Print tokens and rates after the answer.")
@@ -78,7 +95,11 @@ def run(
     question = _question(model, prompt or [], output)
     if question is None and as_json:
         raise CommandError("--json requires a prompt as an argument or on standard input.", status=WRONG_USE)
-    with any_server(loaded, url, output, model=_file(model) or model) as client:
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(any_server(loaded, url, output, model=_file(model) or model))
+        tools: ChatTools | None = None
+        if mcp or allowed_tools:
+            tools = stack.enter_context(chat_tools(loaded.settings.mcp_file, output, allowed_tools or ()))
         if question is None:
             # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
             from jan_serve.cli.chat.line_editor import LineEditor
@@ -86,13 +107,14 @@ def run(
             conversation.model, full_name = _ready(client, model, output)
             note_base_model(client, (conversation.model, full_name), output)
             output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
-            session = ChatSession(client, conversation, output, statistics)
+            session = ChatSession(client, conversation, output, statistics, tools=tools)
             file = loaded.settings.data_dir / "chat-history" if history else None
             chat(session, LineEditor(file, lambda: model_names(client)).read)
             return
         conversation.model, full_name = _ready(client, model, output)
         note_base_model(client, (conversation.model, full_name), output)
-        _ask_once(client, conversation.request(question), output, as_json=as_json, statistics=statistics)
+        asked = exchange(client, conversation, question, output, tools, silent=as_json)
+        _finish(asked.answer, output, as_json=as_json, statistics=statistics)
 
 
 def _question(model: str | None, words: list[str], output: Output) -> str | None:
@@ -163,14 +185,8 @@ def _only_model(client: ServerClient) -> str:
     raise CommandError(f"{client.url} is a proxy and has no default model.", known, WRONG_USE)
 
 
-def _ask_once(
-    client: ServerClient, request: dict[str, Any], output: Output, *, as_json: bool, statistics: bool
-) -> None:
-    display = AnswerDisplay(output, silent=as_json)
-    try:
-        answer = ask(client, request, display)
-    finally:
-        display.end()
+def _finish(answer: ChatAnswer, output: Output, *, as_json: bool, statistics: bool) -> None:
+    """What follows an answer. Raises typer.Exit for one that was stopped."""
     if as_json:
         output.json(_as_json(answer))
     elif answer.finish_reason == "length":

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Self
 
 from jan_serve.ipc.child_start import PARENT_VARIABLE
@@ -79,8 +80,10 @@ class ChildProcess:
         self._transport = transport
 
     @classmethod
-    async def spawn(cls, command: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """Start the process. Raises OSError."""
+    async def spawn(
+        cls, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> Self:
+        """Start the process, in the folder if given. Raises OSError."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Protocol(loop),
@@ -89,6 +92,7 @@ class ChildProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=dict(environment),
+            cwd=folder,
             **_own_group(),
         )
         return cls(transport, protocol)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jan_serve.cli.chat.conversation import Conversation
@@ -55,6 +57,37 @@ def test_a_saved_chat_is_restored() -> None:
     other.restore(chat.to_json())
     assert (other.model, other.system, other.parameters) == ("other", "é", {"seed": 1})
     assert other.messages == chat.messages
+
+
+CALLED: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "5"},
+]
+
+
+def test_calls_of_tools_belong_to_their_question() -> None:
+    chat = Conversation("m")
+    chat.add("one?", "1")
+    chat.add("two?", "2", CALLED)
+    assert chat.request("three?", CALLED)["messages"][3:5] == CALLED
+    assert chat.request("three?", CALLED)["messages"][-2:] == CALLED
+    other = Conversation("m")
+    other.restore(chat.to_json())
+    assert other.messages == chat.messages
+    assert other.undo() == "two?"
+    assert other.messages == chat.messages[:2]
+
+
+@pytest.mark.parametrize("wrong", [CALLED[:1], CALLED[1:], [*CALLED, *CALLED[1:], CALLED[0]]])
+def test_calls_without_results_are_no_saved_chat(wrong: list[dict[str, Any]]) -> None:
+    chat = Conversation("m")
+    chat.add("one?", "1", wrong)
+    with pytest.raises(CommandError, match="not a saved chat"):
+        Conversation("m").restore(chat.to_json())
 
 
 @pytest.mark.parametrize(
