@@ -38,6 +38,7 @@ async def journaled_server(
     finally:
         await background.stop()
         await background.journal.close()
+        await app.state.parts.chats.close()
 
 
 class Gate:

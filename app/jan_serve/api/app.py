@@ -74,6 +74,7 @@ from jan_serve.http.transcripts import Transcripts
 from jan_serve.journal.background import Background
 from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
+from jan_serve.journal.schema import CHATS, CHATS_FILE
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
 
@@ -98,6 +99,7 @@ class AppParts(msgspec.Struct, frozen=True):
     activities: Activities
     totals: Callable[[], Totals]
     background: Background
+    chats: Journal
     inner_calls: InnerCalls
     tracing: Tracing | None
 
@@ -108,6 +110,7 @@ class AppParts(msgspec.Struct, frozen=True):
     async def close(self) -> None:
         """Save what was counted, and send the last spans: after the last request, for seconds at most."""
         await self.totals().save()
+        await self.chats.close()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
 
@@ -144,6 +147,7 @@ def create_app(
         Activities(settings.keep_prompts, ended=lambda activity: totals().count(activity)),
         totals,
         Background(Journal(settings.data_dir / FILE_NAME, settings.journal_bytes)),
+        Journal(settings.data_dir / CHATS_FILE, settings.chat_bytes, CHATS),
         InnerCalls(),
         _tracing(settings),
     )
@@ -248,9 +252,15 @@ def _own_routes(
 
         return activity_router(parts.activities, parts.totals(), services)
 
+    def chats() -> APIRouter:
+        from jan_serve.api.chats.routes import chats_router
+
+        return chats_router(parts.chats)
+
     routes = [
         DeferredRoutes(health, ("/health", "/ready", "/metrics")),
         DeferredRoutes(requests, ("/extras/requests", "/extras/totals", "/extras/why")),
+        DeferredRoutes(chats, ("/extras/chats",)),
         DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
     ]
     return routes if log is None else [*routes, DeferredRoutes(partial(lines, log), ("/logs",))]

@@ -193,6 +193,12 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         "Maximum size of the journal in the data folder: responses in the background, files and batches."
         " 0 keeps none, and refuses these.",
     )
+    chat_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = setting(
+        4 << 30,
+        _STORE,
+        "Maximum size of the file of chats in the data folder, each for the key that wrote it. 0 keeps none: the page"
+        " keeps its chats in the browser only.",
+    )
     batch_hours: str | None = setting(
         None,
         _STORE,

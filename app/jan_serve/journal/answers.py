@@ -46,7 +46,7 @@ class AnswerTable:
     async def begin(self, answer: OpenAnswer) -> None:
         def work(db: sqlite3.Connection) -> None:
             expire(db)
-            check_share(db, answer.owner, len(answer.request), self._journal.max_bytes)
+            check_share(db, answer.owner, len(answer.request), self._journal)
             db.execute(
                 "INSERT INTO answers (id, owner, created, request) VALUES (?, ?, ?, ?)",
                 (answer.id, answer.owner, answer.created, answer.request),

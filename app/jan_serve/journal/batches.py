@@ -126,7 +126,7 @@ class BatchTable:
         def work(db: sqlite3.Connection) -> None:
             expire(db)
             size = len(content or b"") + sum(len(line.body) for line in lines)
-            check_share(db, batch.owner, size, self._journal.max_bytes)
+            check_share(db, batch.owner, size, self._journal)
             row = (*_row(batch), content)
             db.execute(f"INSERT INTO batches ({_COLUMNS}, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             _insert_lines(db, batch.id, lines)
@@ -214,7 +214,7 @@ class BatchTable:
         """Store the answer of a line that has none; returns whether it had none."""
 
         def work(db: sqlite3.Connection) -> bool:
-            check_share(db, batch.owner, len(reply.body), self._journal.max_bytes)
+            check_share(db, batch.owner, len(reply.body), self._journal)
             return (
                 db.execute(
                     "UPDATE lines SET status = ?, reply = ?, request_id = ?"

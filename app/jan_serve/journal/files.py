@@ -61,7 +61,7 @@ class FileTable:
     async def add(self, file: StoredFile, content: bytes) -> None:
         def work(db: sqlite3.Connection) -> None:
             expire(db)
-            check_share(db, file.owner, len(content), self._journal.max_bytes)
+            check_share(db, file.owner, len(content), self._journal)
             insert_file(db, file, content)
 
         await self._journal.run(work)

@@ -1,4 +1,4 @@
-"""The file of the journal: one connection in one thread, each piece of work in a transaction.
+"""A file of SQLite, the journal or the chats: one connection in one thread, each piece of work in a transaction.
 
 The lock is exclusive, so that two servers of one data folder do not do the same work twice. It ends with the process.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from jan_serve.errors import InsufficientStorage, JournalUnusable, StoreError, UnsupportedOperation
-from jan_serve.journal.schema import MIGRATIONS
+from jan_serve.journal.schema import WORK, Content
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +32,11 @@ _TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 class Journal:
     """Opened by the first piece of work. Methods are for the event loop."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        """max_bytes: of the file; 0 keeps no journal, and all work is refused."""
+    def __init__(self, path: Path, max_bytes: int, content: Content = WORK) -> None:
+        """max_bytes: of the file; 0 keeps none, and all work is refused."""
         self.path = path
         self.max_bytes: Final = max_bytes
+        self.content: Final = content
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
 
@@ -51,9 +52,11 @@ class Journal:
         StoreError if the file cannot be used, and UnsupportedOperation without a journal.
         """
         if not self.max_bytes:
-            raise UnsupportedOperation("This server keeps no journal: `journal_bytes` is 0.")
+            raise UnsupportedOperation(
+                f"This server keeps no {self.content.name}: `{self.content.setting}` is 0."
+            )
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "journal")
+            self._thread = ThreadPoolExecutor(1, self.content.name)
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
 
     async def close(self) -> None:
@@ -73,7 +76,9 @@ class Journal:
         except sqlite3.Error as error:
             raise self._failure(error) from error
         except OSError as error:
-            raise StoreError(f"The journal {self.path} cannot be opened: {error.strerror}.") from error
+            raise StoreError(
+                f"The {self.content.name} {self.path} cannot be opened: {error.strerror}."
+            ) from error
 
     def _open(self) -> sqlite3.Connection:
         """The connection, with the present schema. A damaged file is moved aside, and a new one takes its place."""
@@ -110,34 +115,35 @@ class Journal:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Raises JournalUnusable for the file of a newer version."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
+        migrations = self.content.migrations
+        if version > len(migrations):
             raise JournalUnusable(
-                f"The journal of this server was written by a newer version of jan-serve (its format is {version}, and"
-                f" this version reads {len(MIGRATIONS)} at most). Start that version, or move the file away."
+                f"The {self.content.name} of this server was written by a newer version of jan-serve (its format is"
+                f" {version}, and this version reads {len(migrations)} at most). Start that version, or move the file"
+                " away."
             )
-        for number, script in enumerate(MIGRATIONS[version:], version + 1):
+        for number, script in enumerate(migrations[version:], version + 1):
             connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT")
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        name = self.content.name
         match code:
             case sqlite3.SQLITE_FULL:
                 return InsufficientStorage(
-                    f"The journal is full: the disk has no room, or the file has reached `journal_bytes`"
-                    f" ({self.max_bytes}). Delete files, batches and responses that are done."
+                    f"The {name} is full: the disk has no room, or the file has reached `{self.content.setting}`"
+                    f" ({self.max_bytes}). {self.content.deletable}"
                 )
             case _ if code in _DAMAGED:
                 self._disconnect()
                 aside = self._move_aside()
-                return StoreError(
-                    f"The journal was damaged, and is {aside.name} now. Send what it held again."
-                )
+                return StoreError(f"The {name} was damaged, and is {aside.name} now. {self.content.lost}")
             case _ if code in _TAKEN:
                 self._disconnect()
-                return JournalUnusable("Another server uses the journal of this data folder.")
+                return JournalUnusable(f"Another server uses the {name} of this data folder.")
             case _:
                 self._disconnect()
-                return StoreError(f"The journal {self.path} cannot be used: {error}.")
+                return StoreError(f"The {name} {self.path} cannot be used: {error}.")
 
     def _move_aside(self) -> Path:
         aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -150,9 +156,11 @@ class Journal:
             ]:
                 old.unlink(missing_ok=True)
         logger.error(
-            "the journal %s is damaged: moved to %s, and a new one begins. What it held is not answered.",
+            "the %s %s is damaged: moved to %s, and a new one begins. %s",
+            self.content.name,
             self.path,
             aside.name,
+            self.content.lost,
         )
         return aside
 

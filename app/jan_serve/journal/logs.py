@@ -60,7 +60,7 @@ async def add_log(journal: Journal, work: Work, log: Log) -> None:
         key = (work.id,) if work.line is None else (work.id, work.line)
         if db.execute(_IS_OPEN[len(key) - 1], key).fetchone() is None:
             return
-        check_share(db, work.owner, len(log.events), journal.max_bytes)
+        check_share(db, work.owner, len(log.events), journal)
         count = "(SELECT count(*) FROM logs WHERE work = ?1 AND line = ?2)"
         row = (work.id, work.line or 0, work.owner, log.weights, log.events)
         db.execute(f"INSERT INTO logs VALUES (?1, ?2, {count}, ?3, ?4, ?5)", row)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 _ANSWERS: Final = """
 CREATE TABLE answers (
     id TEXT PRIMARY KEY,
@@ -112,3 +114,72 @@ CREATE INDEX batches_by_state ON batches (state, created);
 """
 
 MIGRATIONS: Final = (_ANSWERS, _BATCHES, _LISTS, _LINE_LOGS, _LOGS, _EXPIRY)
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file holds. name: of the whole, for messages. setting: that bounds it. migrations: scripts, each of which
+    leads to the next version.
+
+    stored: tables with owners, and the lengths of what is in a row. deletable, lost: what to do about a full file, and
+    about a damaged one.
+    """
+
+    name: str
+    setting: str
+    migrations: tuple[str, ...]
+    stored: tuple[tuple[str, str], ...]
+    deletable: str
+    lost: str
+
+
+WORK: Final = Content(
+    name="journal",
+    setting="journal_bytes",
+    migrations=MIGRATIONS,
+    stored=(
+        ("files", "length(content)"),
+        ("answers", "length(request) + coalesce(length(reply) + length(frames), 0)"),
+        ("batches", "length(input)"),
+        ("lines JOIN batches ON batch = id", "length(body) + coalesce(length(lines.reply), 0)"),
+        ("logs", "length(events)"),
+    ),
+    deletable="Delete files, batches and responses that are done.",
+    lost="Send what it held again.",
+)
+
+CHATS_FILE: Final = "chats.sqlite3"
+_CHATS: Final = """
+CREATE TABLE chats (
+    number INTEGER PRIMARY KEY, -- the time of `updated` in 1/1024 ms, or somewhat later
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    folder TEXT NOT NULL,       -- empty: none
+    pinned INTEGER NOT NULL,
+    created INTEGER NOT NULL,   -- this and `updated`: milliseconds of the Unix epoch
+    updated INTEGER NOT NULL,
+    version INTEGER NOT NULL,   -- of its content, from 1
+    messages INTEGER NOT NULL,
+    deleted INTEGER,            -- when, in milliseconds; NULL if it is not
+    content BLOB NOT NULL,      -- JSON, compressed
+    UNIQUE (owner, id)
+) STRICT;
+CREATE INDEX chats_by_time ON chats (owner, number) WHERE deleted IS NULL;
+CREATE INDEX chats_by_folder ON chats (owner, folder, number) WHERE deleted IS NULL;
+CREATE INDEX pinned_chats ON chats (owner, number) WHERE deleted IS NULL AND pinned;
+CREATE INDEX deleted_chats ON chats (deleted) WHERE deleted IS NOT NULL;
+CREATE VIRTUAL TABLE words USING fts5(
+    owner, title, text, tokenize = 'unicode61 remove_diacritics 2', prefix = '1 2 3'
+);
+CREATE TABLE store (id TEXT NOT NULL) STRICT;
+INSERT INTO store VALUES (lower(hex(randomblob(8))));
+"""
+
+CHATS: Final = Content(
+    name="chat store",
+    setting="chat_bytes",
+    migrations=(_CHATS,),
+    stored=(("chats JOIN words_content ON words_content.id = number", "length(content) + length(c2)"),),
+    deletable="Delete chats.",
+    lost="Chats that were only there are in the file that was moved.",
+)

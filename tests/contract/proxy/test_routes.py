@@ -78,6 +78,18 @@ AT_THE_NODE: Final = {
         "POST /v1/messages/batches/{batch_id}/cancel",
         "GET /v1/messages/batches/{batch_id}/results",
     ),
+    "belongs to the chats of one server": (
+        "GET /extras/chats",
+        "GET /extras/chats/export",
+        "GET /extras/chats/folders",
+        "POST /extras/chats/folders",
+        "POST /extras/chats/import",
+        "DELETE /extras/chats/{chat_id}",
+        "GET /extras/chats/{chat_id}",
+        "PATCH /extras/chats/{chat_id}",
+        "PUT /extras/chats/{chat_id}",
+        "POST /extras/chats/{chat_id}/restore",
+    ),
     "describes one server, or its models": (
         "GET /api/experimental/model-recommendations",
         "GET /api/status",

@@ -1,0 +1,1 @@
+"""Chats that the server keeps, for the page and the terminal."""

@@ -1,0 +1,232 @@
+"""The form of a chat: as the page has it, and as it is stored and exported.
+
+A message that was edited or generated again has its other versions, each with all that follows it. Members that this
+version does not know are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from jan_serve.dialects.shared.wire_types import Between, FirstError, Int, WireModel
+from jan_serve.errors import InvalidRequest
+from jan_serve.http.replies import json_bytes
+from jan_serve.journal.chats import Written
+
+MAX_TITLE: Final = 200
+MAX_MESSAGES: Final = 20_000
+"""With those of all versions."""
+MAX_BRANCHES: Final = 24
+"""Versions within versions."""
+_TIME: Final = Between(0, 1 << 42)
+ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+Id = Annotated[str, StringConstraints(pattern=rf"^{ID.pattern}$")]
+Title = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TITLE)]
+Folder = Annotated[str, StringConstraints(max_length=100)]
+Time = Annotated[Int, _TIME]
+
+
+class _Open(WireModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Attachment(_Open):
+    """kind: `image` or `text`. content: a data URL of the image, or the text."""
+
+    kind: Annotated[str, StringConstraints(max_length=40)]
+    name: str
+    content: str
+
+
+class ToolCall(_Open):
+    """arguments: JSON, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(_Open):
+    """callId: of the call whose result it is. version: its number among its versions, from 0. versions: the others."""
+
+    id: Id
+    role: Literal["user", "assistant", "tool"]
+    text: str
+    reasoning: str | None = None
+    calls: Annotated[list[ToolCall], FirstError()] | None = None
+    callId: str | None = None
+    attachments: Annotated[list[Attachment], FirstError()] | None = None
+    model: str | None = None
+    finish: str | None = None
+    error: str | None = None
+    timings: dict[str, Any] | None = None
+    warnings: Annotated[list[str], FirstError()] | None = None
+    version: Annotated[Int, Between(0, MAX_MESSAGES)] | None = None
+    versions: Annotated[list[Tail], FirstError()] | None = None
+
+
+Tail = Annotated[list[Message], Field(min_length=1), FirstError()]
+
+
+class ChatSettings(_Open):
+    """system: the instructions. effort: of thinking; empty is the model's default. tools: JSON, or nothing."""
+
+    system: str = ""
+    temperature: float | None = None
+    maxTokens: Int | None = None
+    effort: str = ""
+    tools: str = ""
+
+
+class ChatContent(WireModel):
+    """created, updated: milliseconds of the Unix epoch."""
+
+    title: Title = "New chat"
+    folder: Folder = ""
+    pinned: bool = False
+    created: Time | None = None
+    updated: Time | None = None
+    settings: ChatSettings = ChatSettings()
+    messages: Annotated[list[Message], FirstError()]
+
+    def written(self, chat_id: str) -> Written:
+        """Raises InvalidRequest if it has too many messages, or branches."""
+        content = {
+            "settings": self.settings.model_dump(),
+            "messages": [message.model_dump(exclude_unset=True) for message in self.messages],
+        }
+        return Written(
+            id=chat_id,
+            title=self.title,
+            folder=self.folder,
+            pinned=self.pinned,
+            created=self.created,
+            updated=self.updated,
+            messages=len(self.messages),
+            content=json_bytes(content),
+            text="\n".join(_texts(self.messages)),
+        )
+
+
+class PutChat(ChatContent):
+    """version: the one that this was made from; 0 for a new chat, whose title and folder these are."""
+
+    version: Annotated[Int, Between(0)] = 0
+
+
+class ExportedChat(ChatContent):
+    id: Id
+
+
+class ChangeChat(WireModel):
+    title: Title | None = None
+    folder: Folder | None = None
+    pinned: bool | None = None
+
+
+class ChangeFolder(WireModel):
+    """name: an empty one takes the chats out of the folder."""
+
+    folder: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    name: Folder
+
+
+class ChatHead(BaseModel):
+    """A chat without its messages. Times in milliseconds of the Unix epoch. version: for the next `PUT`.
+
+    messages: how many are shown. excerpt: where the words are that were sought.
+    """
+
+    id: str
+    title: str
+    folder: str
+    pinned: bool
+    created: int
+    updated: int
+    version: int
+    messages: int
+    excerpt: str = ""
+
+
+class ChatList(BaseModel):
+    """The latest first. before: names the next page; null if there is none. store: changes if the server has lost all
+    chats."""
+
+    data: list[ChatHead]
+    before: int | None
+    store: str
+
+
+class Chat(BaseModel):
+    id: str
+    title: str
+    folder: str
+    pinned: bool
+    created: int
+    updated: int
+    version: int
+    settings: ChatSettings
+    messages: list[Message]
+
+
+class DeletedChat(BaseModel):
+    """restorable_s: how long it can be restored."""
+
+    id: str
+    deleted: Literal[True]
+    restorable_s: int
+
+
+class FolderLine(BaseModel):
+    name: str
+    chats: int
+
+
+class FolderList(BaseModel):
+    data: list[FolderLine]
+
+
+class ExportedChats(BaseModel):
+    """before: names the next page; null if there is none."""
+
+    chats: list[ExportedChat]
+    before: int | None
+
+
+class RefusedChat(BaseModel):
+    title: str
+    reason: str
+
+
+class ImportedChats(BaseModel):
+    """present: were there already, and are unchanged."""
+
+    added: int
+    present: int
+    refused: list[RefusedChat]
+
+
+def _texts(messages: list[Message]) -> Iterator[str]:
+    """Of all versions. Raises InvalidRequest beyond the limits."""
+    seen = 0
+    waiting = [(messages, 0)]
+    while waiting:
+        line, depth = waiting.pop()
+        if depth > MAX_BRANCHES:
+            raise InvalidRequest(
+                f"messages: has more than {MAX_BRANCHES} versions within versions", param="messages"
+            )
+        for message in line:
+            seen += 1
+            if seen > MAX_MESSAGES:
+                raise InvalidRequest(
+                    f"messages: has more than {MAX_MESSAGES} items with all versions", param="messages"
+                )
+            yield message.text
+            yield from (attachment.name for attachment in message.attachments or ())
+            waiting += ((tail, depth + 1) for tail in message.versions or ())

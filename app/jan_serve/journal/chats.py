@@ -1,0 +1,321 @@
+"""Chats in a file of SQLite of their own, each for its owner, with an index of their words.
+
+A chat's number tells when it was last written, so that lists and searches go by the numbers of one index. Whoever
+writes a chat names the version that they know: what another page wrote meanwhile is not lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+import zlib
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.journal.chat_words import found_by, searchable, shown
+from jan_serve.journal.journal import Journal
+from jan_serve.journal.shares import check_share
+
+RESTORABLE_MS: Final = 86_400_000
+"""How long a deleted chat can be restored."""
+_NUMBERS_PER_MS: Final = 1_024
+_EXCERPT_WORDS: Final = 12
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat without what was said. Times in milliseconds of the Unix epoch. messages: how many are shown."""
+
+    id: str
+    title: str
+    folder: str = ""
+    pinned: bool = False
+    created: int
+    updated: int
+    version: int
+    messages: int
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat to store. content: JSON. text: of its messages, to be searched.
+
+    created, updated: at most the present time; None is the present time.
+    """
+
+    id: str
+    title: str
+    folder: str = ""
+    pinned: bool = False
+    created: int | None = None
+    updated: int | None = None
+    messages: int
+    content: bytes
+    text: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """Why a chat is not written. version: the present one; None if the chat is deleted."""
+
+    version: int | None
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """excerpt: where the words are that were sought, or empty. number: its place, behind which a list goes on."""
+
+    head: Head
+    excerpt: str
+    number: int
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest chats, those behind the number `before`. words: how words of each chat begin, or nothing."""
+
+    limit: int
+    before: int | None = None
+    words: str = ""
+    folder: str | None = None
+    pinned: bool | None = None
+
+
+_COLUMNS: Final = ", ".join(Head.__struct_fields__)
+_SELECTED: Final = ", ".join(f"chats.{name}" for name in Head.__struct_fields__)
+"""The index of words has a title, too."""
+_LIVE: Final = "chats.owner = ? AND deleted IS NULL"
+
+
+class ChatTable:
+    """Each method raises as Journal.run."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def store_id(self, owner: str) -> str:
+        """Of the owner and the file: another file, as after a damage, has another second part."""
+
+        def work(db: sqlite3.Connection) -> str:
+            return db.execute("SELECT id FROM store").fetchone()[0]
+
+        return f"{_token(owner)[:16]}.{await self._journal.run(work)}"
+
+    async def put(self, owner: str, chat: Written, version: int) -> Head | Conflict:
+        """Write what was said over this version; 0 is for a new chat. An existing one keeps its title and folder."""
+        packed = await asyncio.to_thread(zlib.compress, chat.content)
+
+        def work(db: sqlite3.Connection) -> Head | Conflict:
+            _purge(db)
+            row = db.execute(
+                f"SELECT {_COLUMNS}, deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
+            ).fetchone()
+            if row is None:
+                if version:
+                    return Conflict(None)
+                return self._insert(db, owner, chat, packed, 1)
+            known = _head(row)
+            if row[-1] is not None or version != known.version:
+                return Conflict(None if row[-1] is not None else known.version)
+            _drop(db, owner, chat.id)
+            names = {name: getattr(known, name) for name in ("title", "folder", "pinned", "created")}
+            return self._insert(db, owner, msgspec.structs.replace(chat, **names), packed, version + 1)
+
+        return await self._journal.run(work)
+
+    async def add(self, owner: str, chats: Sequence[Written]) -> int:
+        """Add chats that are not there, and return how many these are. A deleted one counts as not there."""
+        packed = await asyncio.to_thread(lambda: [(chat, zlib.compress(chat.content)) for chat in chats])
+
+        def work(db: sqlite3.Connection) -> int:
+            _purge(db)
+            added = 0
+            for chat, content in packed:
+                row = db.execute(
+                    "SELECT deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
+                ).fetchone()
+                if row is not None and row[0] is None:
+                    continue
+                _drop(db, owner, chat.id)
+                self._insert(db, owner, chat, content, 1)
+                added += 1
+            return added
+
+        return await self._journal.run(work)
+
+    def _insert(self, db: sqlite3.Connection, owner: str, chat: Written, packed: bytes, version: int) -> Head:
+        check_share(db, owner, len(packed) + len(chat.text), self._journal)
+        now = _now()
+        updated = min(now, now if chat.updated is None else chat.updated)
+        head = Head(
+            id=chat.id,
+            title=chat.title,
+            folder=chat.folder,
+            pinned=chat.pinned,
+            created=min(updated, updated if chat.created is None else chat.created),
+            updated=updated,
+            version=version,
+            messages=chat.messages,
+        )
+        number = _free_number(db, updated)
+        db.execute(
+            f"INSERT INTO chats (number, owner, content, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, owner, packed, *msgspec.structs.astuple(head)),
+        )
+        db.execute(
+            "INSERT INTO words (rowid, owner, title, text) VALUES (?, ?, ?, ?)",
+            (number, _token(owner), searchable(chat.title), searchable(chat.text)),
+        )
+        return head
+
+    async def page(self, owner: str, asked: Asked) -> tuple[list[Listed], bool]:
+        """The chats, and whether there are more."""
+        where, values = [_LIVE], list[Any]([owner])
+        found, excerpt, by = "", "''", "number"
+        if asked.words.strip():
+            match = found_by(asked.words, _token(owner))
+            if match is None:
+                return [], False
+            # The words first: their index goes by the numbers, too.
+            found, by = "words CROSS JOIN", "words.rowid"
+            excerpt = f"snippet(words, 2, '', '', '…', {_EXCERPT_WORDS})"
+            where += ["words MATCH ?", "number = words.rowid"]
+            values.append(match)
+        if asked.folder is not None:
+            where.append("folder = ?")
+            values.append(asked.folder)
+        if asked.pinned is not None:
+            where.append("pinned" if asked.pinned else "NOT pinned")
+        if asked.before is not None:
+            where.append(f"{by} < ?")
+            values.append(asked.before)
+        command = (
+            f"SELECT {_SELECTED}, {excerpt}, number FROM {found} chats WHERE {' AND '.join(where)}"
+            f" ORDER BY {by} DESC LIMIT ?"
+        )
+
+        def work(db: sqlite3.Connection) -> tuple[list[Listed], bool]:
+            _purge(db)
+            rows = db.execute(command, (*values, asked.limit + 1)).fetchall()
+            listed = [Listed(_head(row), shown(row[-2]), row[-1]) for row in rows[: asked.limit]]
+            return listed, len(rows) > asked.limit
+
+        return await self._journal.run(work)
+
+    async def find(self, owner: str, chat_id: str) -> tuple[Head, bytes] | None:
+        """With its content, as JSON."""
+
+        def work(db: sqlite3.Connection) -> tuple[Head, bytes] | None:
+            row = db.execute(
+                f"SELECT {_COLUMNS}, content FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
+            ).fetchone()
+            return None if row is None else (_head(row), zlib.decompress(row[-1]))
+
+        return await self._journal.run(work)
+
+    async def change(self, owner: str, chat_id: str, names: dict[str, Any]) -> Head | None:
+        """Change title, folder or pinned, which is no new version: the last one to change them wins."""
+
+        def work(db: sqlite3.Connection) -> Head | None:
+            if names:
+                changes = ", ".join(f"{name} = ?" for name in names)
+                db.execute(
+                    f"UPDATE chats SET {changes} WHERE {_LIVE} AND id = ?", (*names.values(), owner, chat_id)
+                )
+            if "title" in names:
+                db.execute(
+                    "UPDATE words SET title = ? WHERE rowid ="
+                    f" (SELECT number FROM chats WHERE {_LIVE} AND id = ?)",
+                    (searchable(names["title"]), owner, chat_id),
+                )
+            return _found(db, owner, chat_id)
+
+        return await self._journal.run(work)
+
+    async def delete(self, owner: str, chat_id: str) -> bool:
+        """Returns whether it was there. It can be restored for RESTORABLE_MS."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            _purge(db)
+            command = f"UPDATE chats SET deleted = ? WHERE {_LIVE} AND id = ?"
+            return db.execute(command, (_now(), owner, chat_id)).rowcount > 0
+
+        return await self._journal.run(work)
+
+    async def restore(self, owner: str, chat_id: str) -> Head | None:
+        """None if there is nothing to restore. One that is not deleted is unchanged."""
+
+        def work(db: sqlite3.Connection) -> Head | None:
+            _purge(db)
+            db.execute("UPDATE chats SET deleted = NULL WHERE owner = ? AND id = ?", (owner, chat_id))
+            return _found(db, owner, chat_id)
+
+        return await self._journal.run(work)
+
+    async def folders(self, owner: str) -> list[tuple[str, int]]:
+        """By name, each with the number of its chats."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[str, int]]:
+            return db.execute(
+                f"SELECT folder, count(*) FROM chats WHERE {_LIVE} AND folder != '' GROUP BY folder", (owner,)
+            ).fetchall()
+
+        return await self._journal.run(work)
+
+    async def rename_folder(self, owner: str, folder: str, name: str) -> int:
+        """Returns the number of chats that it has. An empty name leaves them in no folder."""
+
+        def work(db: sqlite3.Connection) -> int:
+            command = f"UPDATE chats SET folder = ? WHERE {_LIVE} AND folder = ?"
+            return db.execute(command, (name, owner, folder)).rowcount
+
+        return await self._journal.run(work)
+
+
+def _found(db: sqlite3.Connection, owner: str, chat_id: str) -> Head | None:
+    row = db.execute(f"SELECT {_COLUMNS} FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)).fetchone()
+    return None if row is None else _head(row)
+
+
+def _head(row: Sequence[Any]) -> Head:
+    facts: dict[str, Any] = dict(zip(Head.__struct_fields__, row, strict=False))
+    facts["pinned"] = bool(facts["pinned"])
+    return Head(**facts)
+
+
+def _free_number(db: sqlite3.Connection, updated: int) -> int:
+    number = updated * _NUMBERS_PER_MS
+    while True:
+        end = number + _NUMBERS_PER_MS
+        (last,) = db.execute(
+            "SELECT max(number) FROM chats WHERE number >= ? AND number < ?", (number, end)
+        ).fetchone()
+        if last is None:
+            return number
+        if last + 1 < end:
+            return last + 1
+        number = end
+
+
+def _drop(db: sqlite3.Connection, owner: str, chat_id: str) -> None:
+    chosen = "SELECT number FROM chats WHERE owner = ? AND id = ?"
+    db.execute(f"DELETE FROM words WHERE rowid = ({chosen})", (owner, chat_id))
+    db.execute("DELETE FROM chats WHERE owner = ? AND id = ?", (owner, chat_id))
+
+
+def _purge(db: sqlite3.Connection) -> None:
+    """Within a transaction. Erases what was deleted so long ago that it cannot be restored."""
+    until = _now() - RESTORABLE_MS
+    chosen = "SELECT number FROM chats WHERE deleted <= ?"
+    if db.execute(f"DELETE FROM words WHERE rowid IN ({chosen})", (until,)).rowcount > 0:
+        db.execute("DELETE FROM chats WHERE deleted <= ?", (until,))
+        # The index keeps deleted words until its parts are merged.
+        db.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+
+def _token(owner: str) -> str:
+    """One word that stands for the owner in the index."""
+    return blake2b(owner.encode(), digest_size=16).hexdigest()
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
