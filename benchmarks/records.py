@@ -2,7 +2,7 @@
 
 Each part runs with and without its records, by turns in one process, and the difference of the medians is its cost: in
 the front for a token and for a request, in the engine for a step. CPU time does not depend on what else the machine
-does, as far as caches and clocks allow. A real server tells how long a step takes.
+does, as far as caches and clocks allow. A real server tells how long a step of as many sequences takes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,11 +63,13 @@ def main(
         "models/builtin/jan-tiny.gguf"
     ),
 ) -> None:
-    step_s = step_of(model)
+    steps_s = {sequences: step_of(model, sequences) for sequences in _SEQUENCES}
     token, request = of_the_front()
-    print(f"a step of {model.stem} at one stream: {step_s * 1e6:,.0f} µs\n")
-    print("| part | without | with | added | share of a step |\n|---|---|---|---|---|")
-    shares = [_row(cost, step_s) for cost in (token, *map(of_a_step, _SEQUENCES))]
+    for sequences, step_s in steps_s.items():
+        print(f"a step of {model.stem} at {sequences} streams: {step_s * 1e6:,.0f} µs")
+    print("\n| part | without | with | added | share of a step |\n|---|---|---|---|---|")
+    shares = [_row(token, steps_s[1])]
+    shares += [_row(of_a_step(sequences), step_s) for sequences, step_s in steps_s.items()]
     _row(request, None)
     if max(shares) > GOAL:
         sys.exit(f"more than {GOAL:.1%} of a step")
@@ -80,17 +83,23 @@ def _row(cost: Cost, step_s: float | None) -> float:
     return share
 
 
-def step_of(model: Path, tokens: int = 400) -> float:
-    """Seconds of a step that writes one token: what users wait for, so wall time."""
-    body = {"prompt": "Once upon a time", "max_tokens": tokens, "ignore_eos": True}
-    with started(ours("--parallel 1"), model) as server:
-        headers = {"Content-Type": "application/json", "x-request-id": "measured"}
-        request = urllib.request.Request(server.base + "/v1/completions", json.dumps(body).encode(), headers)
-        for _ in range(2):
-            urllib.request.urlopen(request).read()
-        found = json.load(urllib.request.urlopen(server.base + "/extras/why/measured"))
-    seconds: float = found["phases"]["writing"]
-    return seconds / found["completion_tokens"]
+def step_of(model: Path, sequences: int, tokens: int = 400) -> float:
+    """Seconds of a step that writes a token of each sequence: what users wait for, so wall time."""
+    body = json.dumps({"prompt": "Once upon a time", "max_tokens": tokens, "ignore_eos": True}).encode()
+    with started(ours(f"--parallel {sequences}"), model) as server, ThreadPoolExecutor(sequences) as threads:
+
+        def written(number: int) -> float:
+            """Seconds for a token of this stream, beside the others."""
+            headers = {"Content-Type": "application/json", "x-request-id": f"measured-{number}"}
+            urllib.request.urlopen(
+                urllib.request.Request(server.base + "/v1/completions", body, headers)
+            ).read()
+            found = json.load(urllib.request.urlopen(f"{server.base}/extras/why/measured-{number}"))
+            seconds: float = found["phases"]["writing"]
+            return seconds / found["completion_tokens"]
+
+        list(threads.map(written, range(sequences)))
+        return statistics.median(threads.map(written, range(sequences, 2 * sequences)))
 
 
 def by_turns(count: int, *works: Callable[[], None], rounds: int = _ROUNDS) -> list[float]:

@@ -317,7 +317,9 @@ def _application(
     app.state.parts = parts
     app.router.routes.extend(routes)  # `include_router` would analyse each of them
     add_document(app, dialects, open_paths)
-    parts.inner_calls.attach(app, envelopes, _rewrites(dialects))
+    parts.inner_calls.attach(
+        app, envelopes, _rewrites(dialects), () if parts.tracing is None else (parts.tracing,)
+    )
     return app
 
 

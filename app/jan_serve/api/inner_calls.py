@@ -6,7 +6,7 @@ For what was checked when it came: the key of a batch stands for its lines.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,24 +18,32 @@ from jan_serve.core.caller import cache_salt, client, in_background
 from jan_serve.core.transcript import Transcript, current
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle
-from jan_serve.http.request_record import RequestContext
-from jan_serve.journal.batches import Line, Reply
+from jan_serve.http.request_record import RequestContext, RequestWatcher
+from jan_serve.journal.batches import Batch, Line, Reply
 
 
 class InnerCalls:
     """Each call runs as its owner's, in the background. `attach` comes first."""
 
-    def attach(self, app: FastAPI, envelopes: Envelopes, rewrites: Sequence[Callable[[Scope], None]]) -> None:
+    def attach(
+        self,
+        app: FastAPI,
+        envelopes: Envelopes,
+        rewrites: Sequence[Callable[[Scope], None]],
+        watchers: Sequence[RequestWatcher],
+    ) -> None:
         routes = ExceptionMiddleware(AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers)
         self._app = app
         # A lifecycle of its own: the end of the server does not wait for these.
-        self._inner = RequestContext(routes, envelopes=envelopes, lifecycle=Lifecycle(), rewrites=rewrites)
+        self._inner = RequestContext(
+            routes, envelopes=envelopes, lifecycle=Lifecycle(), rewrites=rewrites, watchers=watchers
+        )
 
-    async def __call__(self, owner: str, line: Line, transcript: Transcript) -> Reply:
+    async def __call__(self, batch: Batch, line: Line, transcript: Transcript) -> Reply:
         """The answer to a line. For a task of its own, which is the owner's then. Cancelling it ends its work."""
         current.set(transcript)
-        cache_salt.set(owner)
-        client.set(f"batches of {owner}")
+        cache_salt.set(batch.owner)
+        client.set(f"batches of {batch.owner}")
         in_background.set(True)
         status, headers, parts, is_read = 500, dict[bytes, bytes](), list[bytes](), False
 
@@ -54,10 +62,10 @@ class InnerCalls:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._inner(self._scope(line), receive, send)
+        await self._inner(self._scope(line, batch.facts.trace), receive, send)
         return Reply(status, b"".join(parts), headers.get(b"x-request-id", b"").decode())
 
-    def _scope(self, line: Line) -> dict[str, Any]:
+    def _scope(self, line: Line, trace: Mapping[str, str]) -> dict[str, Any]:
         return {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -68,7 +76,11 @@ class InnerCalls:
             "raw_path": line.path.encode(),
             "query_string": b"",
             "root_path": "",
-            "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(line.body))],
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(line.body)),
+                *((name.encode(), value.encode()) for name, value in trace.items()),
+            ],
             "client": None,
             "server": None,
             "app": self._app,

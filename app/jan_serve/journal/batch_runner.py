@@ -43,8 +43,8 @@ _LOOK_S: Final = 5.0
 _LOG_S: Final = 1.0
 """Interval between two writes of what a line has got: a kill costs so much of it. Nobody waits for single events."""
 
-Call = Callable[[str, Line, Transcript], Coroutine[Any, Any, Reply]]
-"""The answer to a line of this owner, in a task of its own. The transcript gets its events."""
+Call = Callable[[Batch, Line, Transcript], Coroutine[Any, Any, Reply]]
+"""The answer to a line, in a task of its own. The transcript gets its events."""
 
 
 class FaultyInput(Exception):
@@ -288,7 +288,7 @@ class BatchRunner:
         work, is_begun = Work(batch.owner, batch.id, line.number), line.log != Log()
         try:
             transcript = line.log.transcript(f"{batch.id} {line.number}", int(time.time()))
-            reply = await self._logged(work, line.line, transcript)
+            reply = await self._logged(batch, line, transcript)
         except InvalidState:
             if not is_begun:
                 raise
@@ -299,9 +299,9 @@ class BatchRunner:
         await forget_log(self._background.journal, work)
         return await self._reply(batch, OpenLine(line.number, line.line))
 
-    async def _logged(self, work: Work, line: Line, transcript: Transcript) -> Reply:
-        log = LogWriter(self._background.journal, work, transcript)
-        call = asyncio.create_task(self._call(work.owner, line, transcript))
+    async def _logged(self, batch: Batch, line: OpenLine, transcript: Transcript) -> Reply:
+        log = LogWriter(self._background.journal, Work(batch.owner, batch.id, line.number), transcript)
+        call = asyncio.create_task(self._call(batch, line.line, transcript))
         try:
             while not (await asyncio.wait([call], timeout=_LOG_S))[0]:
                 await log.store()

@@ -42,7 +42,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """endpoint: path of all lines; empty if each has its own. times: when it came into a state. counts: of an ended
-    batch. model: of its first line."""
+    batch. model: of its first line. trace: headers that name the span of the request that made it."""
 
     endpoint: str = ""
     window: str = "24h"
@@ -55,6 +55,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     times: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     counts: Counts = Counts()
     model: str | None = None
+    trace: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,6 +51,18 @@ def test_banner_answer_and_orderly_end(tiny_llama: Path, tmp_path: Path) -> None
         wait_until(lambda: not any(worker.is_running() for worker in workers))
 
 
+def test_a_start_that_fails_while_a_model_loads_says_so_alone(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['opentelemetry.exporter'] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    flags = ("--port", "0", "--model", str(tiny_llama), "--otel-endpoint", "http://127.0.0.1:9")
+    with serving(tmp_path, *flags) as server:
+        assert server.wait() == 2
+    assert "pip install 'jan-serve[otel]'" in server.log
+    assert not [line for line in server.lines if "ERROR" in line or "SIGKILL" in line]
+
+
 def test_the_model_that_is_expected_loads_before_the_first_request(tiny_llama: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data" / "models"
     folder.mkdir(parents=True)

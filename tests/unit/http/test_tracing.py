@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -12,6 +16,7 @@ from jan_serve.errors import SettingsError
 from jan_serve.http.tracing import Tracing
 from tests.support.fake_client import FakeClient, FakeModels, failing, fake_facts
 from tests.support.fronts import http_client
+from tests.support.journaled import journaled_server
 from tests.support.spans import Spans, context, kept_spans
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +107,53 @@ async def test_the_trace_of_the_client_goes_on(header: str, taken: bool) -> None
     if request.parent is not None:
         assert f"{request.parent.span_id:016x}" == PARENT
         assert context(request).trace_state.to_header() == "a=b"
+
+
+async def ended_openai_batch(client: httpx.AsyncClient, headers: dict[str, str]) -> None:
+    line = {
+        "custom_id": "a",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": "fake"} | CHAT,
+    }
+    form = {"file": ("input.jsonl", json.dumps(line).encode())}
+    file = (await client.post("/v1/files", files=form, data={"purpose": "batch"})).json()["id"]
+    asks = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    batch = (await client.post("/v1/batches", json=asks, headers=headers)).json()
+    while batch["status"] != "completed":
+        batch = (await client.get(f"/v1/batches/{batch['id']}")).json()
+
+
+async def ended_anthropic_batch(client: httpx.AsyncClient, headers: dict[str, str]) -> None:
+    asks = {"requests": [{"custom_id": "a", "params": {"model": "fake"} | CHAT}]}
+    batch = (await client.post("/v1/messages/batches", json=asks, headers=headers)).json()
+    while batch["processing_status"] != "ended":
+        batch = (await client.get(f"/v1/messages/batches/{batch['id']}")).json()
+
+
+@pytest.mark.parametrize(
+    ("end", "batches", "line"),
+    [
+        (ended_openai_batch, "/v1/batches", "/v1/chat/completions"),
+        (ended_anthropic_batch, "/v1/messages/batches", "/v1/messages"),
+    ],
+)
+async def test_the_lines_of_a_batch_are_below_the_request_that_made_it(
+    tmp_path: Path, end: Any, batches: str, line: str
+) -> None:
+    with kept_spans() as spans:
+        async with (
+            journaled_server(tmp_path, FakeModels(FakeClient()), otel_endpoint=COLLECTOR) as client,
+            asyncio.timeout(60),
+        ):
+            await end(client, {"traceparent": f"00-{TRACE}-{PARENT}-01"})
+    made, answered, model = (spans.one(name) for name in (f"POST {batches}", f"POST {line}", "chat fake"))
+    assert f"{context(made).trace_id:032x}" == TRACE
+    assert [span.parent and span.parent.span_id for span in (answered, model)] == [
+        context(made).span_id, context(answered).span_id,
+    ]  # fmt: skip
+    assert {context(span).trace_id for span in (answered, model)} == {context(made).trace_id}
+    assert not any(SECRET in span.to_json() for span in spans.read())
 
 
 async def test_a_trace_that_is_not_sampled_is_not_sent() -> None:

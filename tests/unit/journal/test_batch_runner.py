@@ -64,7 +64,7 @@ class Bench:
         self.table = self.runner.table
         self.runner.register("x", Form)
 
-    async def call(self, owner: str, line: Line, transcript: Transcript) -> Reply:
+    async def call(self, batch: Batch, line: Line, transcript: Transcript) -> Reply:
         self.calls[line.custom_id] += 1
         return self.replies(line, self.calls[line.custom_id])
 
@@ -185,9 +185,8 @@ async def test_what_is_written_of_a_line_is_stored_before_its_end(
     monkeypatch.setattr("jan_serve.journal.batch_runner._LOG_S", 0.001)
     stored: list[bytes] = []
 
-    async def call(owner: str, line: Line, transcript: Transcript) -> Reply:
+    async def call(batch: Batch, line: Line, transcript: Transcript) -> Reply:
         transcript.begin("weights")
-        (batch,) = await bench.table.open_batches()
         for event in (b"one", b"two"):
             transcript.add(event)
             async with asyncio.timeout(60):

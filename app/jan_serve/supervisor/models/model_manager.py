@@ -205,7 +205,8 @@ class ModelManager:
         try:
             await self.load(name)
         except JanServeError as error:
-            logger.warning("the model is not ready: %s", error.message)
+            level = logging.DEBUG if self._draining else logging.WARNING
+            logger.log(level, "the model is not ready: %s", error.message)
 
     def _begin(self) -> None:
         self._load_begun.set()

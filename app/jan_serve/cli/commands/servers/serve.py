@@ -202,6 +202,8 @@ def run_server(
             started = opened.enter_context(head_start.take())
             meter = partial(free_memory, settings.rpc)
             manager = build_manager(sources, settings, meter, started.renderer, started.worker)
+            # Without effect behind a server that ran; what fails before ends no load as a crash.
+            opened.callback(lambda: started.runner.run(manager.shutdown(0.0)))
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
             if preloads:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.caller import cache_salt
+from jan_serve.core.trace import current_trace
 from jan_serve.dialects.anthropic.batches.forms import batch_lines
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER
 from jan_serve.dialects.anthropic.model_pages import listed
@@ -104,7 +105,9 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
             state="in_progress",
             created=now,
             expires=now + _WINDOW_S,
-            facts=BatchFacts(model=model if isinstance(model, str) and model else None),
+            facts=BatchFacts(
+                model=model if isinstance(model, str) and model else None, trace=current_trace().context
+            ),
         )
         await table.add(batch, None, lines)
         runner.wake()

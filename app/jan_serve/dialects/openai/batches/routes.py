@@ -14,6 +14,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.caller import cache_salt
+from jan_serve.core.trace import current_trace
 from jan_serve.dialects.openai.batches.files import add_file_routes, no_file
 from jan_serve.dialects.openai.pages import Page, listed
 from jan_serve.dialects.openai.parse_common import check_metadata
@@ -111,6 +112,7 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
             metadata=body.metadata,
             input_file=body.input_file_id,
             output_ttl_s=ttl.seconds if ttl is not None else None,
+            trace=current_trace().context,
         )
         batch = Batch(
             id=f"batch_{uuid.uuid4().hex}",
