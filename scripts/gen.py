@@ -206,9 +206,10 @@ def why_page() -> str:
         "request to a collector of OpenTelemetry: the request, below it `chat MODEL`, and below that the phases",
         "(`load`, `template`, `compile`, `media`, `growth`, `queue`, `reading`, `writing`). Attributes have",
         "the names of the GenAI conventions; no text is among them. The client's `traceparent` is taken, and",
-        "`jan-serve proxy` passes it on, with `--otel-endpoint` as a span of its own. `OTEL_EXPORTER_OTLP_HEADERS`,",
-        "`OTEL_TRACES_SAMPLER` and `OTEL_RESOURCE_ATTRIBUTES` work as the SDK says. A collector that does not",
-        "answer delays nothing: spans are lost.",
+        "`jan-serve proxy` passes it on, with `--otel-endpoint` as a span of its own. A line of a batch is below the",
+        "request that made the batch, also after a restart. `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and",
+        "`OTEL_RESOURCE_ATTRIBUTES` work as the SDK says. A collector that does not answer delays nothing: spans are",
+        "lost.",
     ]
     return "\n".join(lines)
 

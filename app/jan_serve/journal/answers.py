@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.logs import Log, Work, find_log
-from jan_serve.journal.shares import check_share
+from jan_serve.journal.room import check_share, expire
 
 
 class OpenAnswer(msgspec.Struct, frozen=True):

@@ -28,9 +28,9 @@ from jan_serve.journal.batches import (
     Reply,
     State,
 )
-from jan_serve.journal.expiry import KEPT_S
 from jan_serve.journal.files import new_file
 from jan_serve.journal.logs import Log, LogWriter, Work, forget_log
+from jan_serve.journal.room import KEPT_S
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.logs import Log, Work, find_log
-from jan_serve.journal.shares import check_share
+from jan_serve.journal.room import ENDED, IS_OPEN, check_share, expire
 
 if TYPE_CHECKING:
     from jan_serve.journal.pages import PageRequest

@@ -18,7 +18,7 @@ import msgspec
 
 from jan_serve.journal.chat_words import found_by, searchable, shown
 from jan_serve.journal.journal import Journal
-from jan_serve.journal.shares import check_share
+from jan_serve.journal.room import check_share
 
 RESTORABLE_MS: Final = 86_400_000
 """How long a deleted chat can be restored."""

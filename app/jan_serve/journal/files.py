@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
-from jan_serve.journal.shares import check_share
+from jan_serve.journal.room import check_share, expire
 
 if TYPE_CHECKING:
     from jan_serve.journal.pages import PageRequest

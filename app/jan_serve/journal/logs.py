@@ -14,7 +14,7 @@ import msgspec
 from jan_serve.core.transcript import Asked, Transcript
 from jan_serve.errors import StoreError
 from jan_serve.journal.journal import Journal
-from jan_serve.journal.shares import check_share
+from jan_serve.journal.room import check_share
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,39 @@
-"""How much of a file one key may fill, where there are several: a half, so that the others have room."""
+"""Room in the journal and the file of chats: no key fills more than a half, where there are several, so that the others
+have room. What is old goes from the journal before anything new is stored."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import Final
 
 from jan_serve.core.caller import key_of
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal.journal import Journal
+
+KEPT_S: Final = 30 * 86_400
+"""How long answers, batches that have ended and, unless they say otherwise, their files stay."""
+
+_AT_ONCE: Final = 32
+"""Rows of a kind that go with one that is stored: more than come, so that none stays."""
+
+ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+IS_OPEN: Final = f"state NOT IN ({', '.join(repr(state) for state in sorted(ENDED))})"
+
+
+def expire(db: sqlite3.Connection) -> None:
+    """Within a transaction: some of what is old, by an index. What is unfinished stays."""
+    now = int(time.time())
+    _delete(db, "files", "expires <= ?", now)
+    _delete(db, "answers", "reply IS NOT NULL AND created <= ?", now - KEPT_S)
+    for state in ENDED:
+        _delete(db, "batches", f"state = '{state}' AND created <= ?", now - KEPT_S)
+
+
+def _delete(db: sqlite3.Connection, table: str, condition: str, until: int) -> None:
+    rows = f"SELECT rowid FROM {table} WHERE {condition} LIMIT {_AT_ONCE}"
+    db.execute(f"DELETE FROM {table} WHERE rowid IN ({rows})", (until,))
+
 
 _KEY: Final = "substr(owner, 1, instr(owner || '/', '/') - 1) = ?"
 

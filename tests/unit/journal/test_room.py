@@ -13,10 +13,10 @@ import pytest
 
 from jan_serve.journal.answers import AnswerTable, OpenAnswer
 from jan_serve.journal.batches import ENDED, Batch, BatchFacts, BatchTable, State
-from jan_serve.journal.expiry import KEPT_S, expire
 from jan_serve.journal.files import FileTable, new_file
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.journal.pages import PageRequest
+from jan_serve.journal.room import KEPT_S, expire
 
 pytestmark = pytest.mark.anyio
 
