@@ -12,7 +12,6 @@ from jan_serve.errors import ContextLengthExceeded
 from jan_serve.ipc.messages import Chunk
 from models.recipe import fixtures
 from models.recipe.mtp_fixtures import write_tiny_mtp, write_tiny_recurrent_mtp
-from tests.support.gguf_edits import Kind, edited
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, running_worker
 
@@ -54,7 +53,8 @@ def turns(worker: Worker, lengths: list[int]) -> list[tuple[str, int, int]]:
 
 
 def test_a_conversation_grows_from_2048_to_16384_tokens_and_reads_nothing_again(tmp_path: Path) -> None:
-    model = edited(BUILT_IN, tmp_path / "long.gguf", {"llama.context_length": (Kind.UINT32, 16384)})
+    model = tmp_path / "long.gguf"
+    fixtures.write_tiny_llama(model, n_ctx=16384, quantize=False)
     lengths = [200, 400, 1200, 2400, 4000]
     with running_worker(model, n_ctx=2048, grow_context=True) as worker:
         found = turns(worker, lengths)

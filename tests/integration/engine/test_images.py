@@ -20,6 +20,7 @@ from models.recipe.fixtures import (
     write_tiny_sliding,
 )
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector, write_tiny_qwen2vl
+from tests.support.drawn_grid import drawn_grid
 from tests.support.images import picture, unseen
 from tests.support.models import EXACT
 from tests.support.mtmd_reference import helper_logprobs
@@ -303,8 +304,7 @@ def test_more_pixels_than_a_frame_holds(files: dict[ProjectorKind, tuple[Path, P
         assert worker.stats().media_encoded_total == 7
 
 
-@pytest.mark.parametrize("projector", ["mlp", "gemma3"])
-@pytest.mark.parametrize("write", [write_tiny_sliding, write_tiny_hybrid, write_tiny_recurrent])
+@drawn_grid(write=[write_tiny_sliding, write_tiny_hybrid, write_tiny_recurrent], projector=["mlp", "gemma3"])
 def test_other_memories_than_a_plain_cache(write: Any, projector: ProjectorKind, tmp_path: Path) -> None:
     """Blocks with a sliding window, and recurrent ones, whose sequences are only shared as a whole."""
     files = tmp_path / "text.gguf", tmp_path / "mmproj.gguf"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
@@ -17,14 +18,15 @@ pytestmark = pytest.mark.integration
 TEXT: Final = "The people said that water was great. " * 9
 TURNS: Final = [{"role": "user", "content": TEXT}]
 ROUTES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "tgi": ("/generate", {"inputs": TEXT, "parameters": {"max_new_tokens": 4}}),
     "openai": ("/v1/chat/completions", {"messages": TURNS, "max_tokens": 4}),
     "completions": ("/v1/completions", {"prompt": TEXT, "max_tokens": 4}),
     "responses": ("/v1/responses", {"input": TEXT, "max_output_tokens": 16}),
     "anthropic": ("/v1/messages", {"messages": TURNS, "max_tokens": 4}),
     "ollama": ("/api/chat", {"messages": TURNS, "stream": False, "options": {"num_predict": 4}}),
-    "tgi": ("/generate", {"inputs": TEXT, "parameters": {"max_new_tokens": 4}}),
-    "lmdeploy": ("/lmdeploy/generate", {"prompt": TEXT, "max_tokens": 4}),
+    "lmdeploy": ("/lmdeploy/v1/completions", {"prompt": TEXT, "max_tokens": 4}),
 }
+"""TGI's names no model, so that it gets the first."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,15 @@ def fixed(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Generator[st
         yield server.url()
 
 
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Generator[str]:
+    """A server with a model for each dialect, whose context is short until it asks."""
+    folder = tmp_path_factory.mktemp("growing")
+    models = [shutil.copyfile(model, folder / f"{dialect}.gguf") for dialect in ROUTES]
+    with serving_models(folder, *models, flags=("--n-ctx", "64", "--grow-context")) as server:
+        yield server.url()
+
+
 @pytest.mark.parametrize("dialect", ROUTES)
 def test_the_refusal_names_the_setting(fixed: str, dialect: str) -> None:
     path, body = ROUTES[dialect]
@@ -50,14 +61,13 @@ def test_the_refusal_names_the_setting(fixed: str, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ROUTES)
-def test_it_is_answered_where_the_context_grows(tmp_path: Path, model: Path, dialect: str) -> None:
+def test_it_is_answered_where_the_context_grows(growing: str, dialect: str) -> None:
     path, body = ROUTES[dialect]
-    with serving_models(tmp_path, model, flags=("--n-ctx", "64", "--grow-context")) as server:
-        for name, grows in (("first", True), ("second", False)):
-            headers = {"x-request-id": name}
-            response = post(server.url(), path, {"model": "jan-tiny", **body}, headers=headers)
-            assert response.status == 200, response.body
-            why = get(server.url(), f"/extras/why/{name}").json()
-            assert ("growth" in why["phases"]) is grows
-        [card] = [card for card in get(server.url(), "/v1/models").json()["data"] if card["id"] == "jan-tiny"]
-        assert card["meta"]["n_ctx"] == 256
+    for name, grows in ((f"first-{dialect}", True), (f"second-{dialect}", False)):
+        headers = {"x-request-id": name}
+        response = post(growing, path, {"model": dialect, **body}, headers=headers)
+        assert response.status == 200, response.body
+        why = get(growing, f"/extras/why/{name}").json()
+        assert ("growth" in why["phases"]) is grows
+    [card] = [card for card in get(growing, "/v1/models").json()["data"] if card["id"] == dialect]
+    assert card["meta"]["n_ctx"] == 256
