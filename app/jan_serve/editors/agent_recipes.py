@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from jan_serve.editors.jsonc import Named, set_value
@@ -14,9 +13,11 @@ from jan_serve.editors.recipe import (
     Change,
     EditorModel,
     Folders,
+    Make,
     Recipe,
     ServerFacts,
     steps_without_key,
+    told,
 )
 from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys
@@ -170,12 +171,6 @@ def _hermes(facts: ServerFacts, folders: Folders) -> Recipe:
     )
 
 
-def _poolside(facts: ServerFacts, folders: Folders) -> Recipe:
-    key = "YOUR-KEY" if facts.needs_key else NO_KEY
-    variables = f"POOLSIDE_STANDALONE_BASE_URL={facts.base_url} POOLSIDE_API_KEY={key}"
-    return Recipe("Poolside", (f"{variables} pool -m {facts.model.name}",), has_context=False)
-
-
 def _copilot_cli(facts: ServerFacts, folders: Folders) -> Recipe:
     key = "COPILOT_PROVIDER_API_KEY=YOUR-KEY " if facts.needs_key else ""
     variables = f"COPILOT_PROVIDER_BASE_URL={facts.base_url} {key}COPILOT_PROVIDER_WIRE_API=responses"
@@ -244,21 +239,7 @@ def _dsh(facts: ServerFacts, folders: Folders) -> Recipe:
     )
 
 
-def _claude_desktop(facts: ServerFacts, folders: Folders) -> Recipe:
-    key = "the server's key" if facts.needs_key else "any text"
-    return Recipe(
-        "Claude Desktop, inference by a gateway",
-        (
-            "Help, Troubleshooting, Enable Developer Mode; then Developer, Configure Third-Party Inference: provider"
-            " Gateway.",
-            f"Gateway base URL {facts.url}, API key {key}, auth scheme bearer.",
-            f"Restart it: {facts.model.name} and the server's other models are in its list.",
-        ),
-        has_context=False,
-    )
-
-
-AGENT_RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
+AGENT_RECIPES: Final[dict[str, Make]] = {
     "pi": _pi,
     "omp": _omp,
     "openclaw": _openclaw,
@@ -266,9 +247,18 @@ AGENT_RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "kimi": _kimi,
     "droid": _droid,
     "hermes": _hermes,
-    "poolside": _poolside,
+    "poolside": told(
+        "Poolside",
+        "POOLSIDE_STANDALONE_BASE_URL={base_url} POOLSIDE_API_KEY={key} pool -m {model}",
+    ),
     "copilot-cli": _copilot_cli,
     "muse": _muse,
     "dsh": _dsh,
-    "claude-desktop": _claude_desktop,
+    "claude-desktop": told(
+        "Claude Desktop, inference by a gateway",
+        "Help, Troubleshooting, Enable Developer Mode; then Developer, Configure Third-Party Inference: provider"
+        " Gateway.",
+        "Gateway base URL {url}, API key {secret}, auth scheme bearer.",
+        "Restart it: {model} and the server's other models are in its list.",
+    ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -109,6 +110,40 @@ class Recipe(msgspec.Struct, frozen=True):
     change: Change | None = None
     aliases: tuple[str, ...] = ()
     has_context: bool = True
+
+
+Make = Callable[[ServerFacts, Folders], Recipe]
+
+
+def told(title: str, *steps: str | tuple[str, ...], has_context: bool = False) -> Make:
+    """A recipe that only tells what to do. A step has places for facts, as `{url}`; see `_places`.
+
+    A tuple stands for what a server that asks for a key needs in addition: see `steps_without_key`.
+    """
+
+    def made(facts: ServerFacts, folders: Folders) -> Recipe:
+        places = _places(facts)
+        found: list[str] = []
+        for step in steps:
+            found += [step.format_map(places)] if isinstance(step, str) else steps_without_key(facts, *step)
+        return Recipe(title, tuple(found), has_context=has_context)
+
+    return made
+
+
+def _places(facts: ServerFacts) -> dict[str, str]:
+    """key: as a value, or what stands for one; secret: in words, where the program wants a text in any case."""
+    return {
+        "url": facts.url,
+        "base_url": facts.base_url,
+        "port": str(urlsplit(facts.url).port or 80),
+        "model": facts.model.name,
+        "context": "the n_ctx of the model" if facts.model.n_ctx is None else str(facts.model.n_ctx),
+        "key": "YOUR-KEY" if facts.needs_key else NO_KEY,
+        "secret": "the server's key" if facts.needs_key else "any text",
+        "own_key": "the server's key" if facts.needs_key else "empty",
+        "more_key": "" if facts.needs_key else " --api-key KEY",
+    }
 
 
 _OPEN_ROUTES: Final = ("/api/version", "/api/tags", "/api/show", "/api/chat")

@@ -5,7 +5,6 @@ Formats: the programs' documentation, listed in docs/clients.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from jan_serve.editors.agent_recipes import AGENT_RECIPES
@@ -19,8 +18,10 @@ from jan_serve.editors.recipe import (
     Change,
     EditorModel,
     Folders,
+    Make,
     Recipe,
     ServerFacts,
+    told,
 )
 from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys, set_models
@@ -159,20 +160,6 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
     )
 
 
-def _jetbrains(facts: ServerFacts, folders: Folders) -> Recipe:
-    return Recipe(
-        "JetBrains AI Assistant",
-        (
-            "Settings, Tools, AI Assistant, Providers & API keys.",
-            "Third-party AI providers: OpenAI-compatible.",
-            f"URL: {facts.base_url}",
-            f"API Key: {'YOUR-KEY' if facts.needs_key else NO_KEY}",
-            "Tool calling: on. Then Test Connection, and choose models for the features.",
-        ),
-        has_context=False,
-    )
-
-
 def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
     options: dict[str, Any] = {"baseURL": facts.base_url, "headers": AGENT_HEADERS}
     if facts.needs_key:
@@ -283,36 +270,35 @@ def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
     )
 
 
-def _open_webui(facts: ServerFacts, folders: Folders) -> Recipe:
-    key = "YOUR-KEY" if facts.needs_key else NO_KEY
-    variables = f"OPENAI_API_BASE_URL={facts.base_url} OPENAI_API_KEY={key} ENABLE_OLLAMA_API=False"
-    return Recipe(
-        "Open WebUI",
-        (
-            f"Start it on the same machine: {variables} open-webui serve",
-            f"If it is running already: Admin Settings, Connections, OpenAI API: URL {facts.base_url}, key {key}.",
-            "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
-        ),
-        has_context=False,
-    )
-
-
 def _context_lines(model: EditorModel, name: str) -> tuple[str, ...]:
     return () if model.n_ctx is None else (f"{name}: {model.n_ctx}",)
 
 
-RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
+RECIPES: Final[dict[str, Make]] = {
     "continue": _continue,
     "cline": _cline,
     "zed": _zed,
     "vscode": _vscode,
-    "jetbrains": _jetbrains,
+    "jetbrains": told(
+        "JetBrains AI Assistant",
+        "Settings, Tools, AI Assistant, Providers & API keys.",
+        "Third-party AI providers: OpenAI-compatible.",
+        "URL: {base_url}",
+        "API Key: {key}",
+        "Tool calling: on. Then Test Connection, and choose models for the features.",
+    ),
     "opencode": _opencode,
     "codex": _codex,
     "codex-app": _codex_app,
     "claude": _claude,
     "aider": _aider,
-    "open-webui": _open_webui,
+    "open-webui": told(
+        "Open WebUI",
+        "Start it on the same machine: OPENAI_API_BASE_URL={base_url} OPENAI_API_KEY={key} ENABLE_OLLAMA_API=False"
+        " open-webui serve",
+        "If it is running already: Admin Settings, Connections, OpenAI API: URL {base_url}, key {key}.",
+        "In a container, 127.0.0.1 is the container itself: use --network=host (Linux).",
+    ),
     **AGENT_RECIPES,
     **OLLAMA_RECIPES,
 }
