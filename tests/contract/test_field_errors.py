@@ -100,3 +100,32 @@ async def test_the_place_is_one_of_the_body(body: dict[str, Any], param: str, wo
     error = response.json()["error"]
     assert error["param"] == param
     assert words in error["message"]
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+PLACES: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [CALL | {"id": None}]}]},
+     "messages[0].tool_calls[0].id"),
+    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [{"function": CALL["function"]}]}]},
+     "messages[0].tool_calls[0].id"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]},
+     "messages[0].content[0].text"),
+    ("/v1/responses", {"input": "Hi", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name"),
+    ("/v1/responses", {"input": "Hi", "tools": [{"type": "function", "function": {}, "name": 3}]}, "tools[0].name"),
+    ("/v1/messages", {"messages": [{"role": "user", "content": [
+        {"type": "document", "source": {"type": "text", "text": "Hi"}}]}]},
+     "messages[0].content[0].source.data"),
+    ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "image", "image": {"source": 1}}]}]},
+     "messages[0].content[0].source"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "place"), PLACES)
+async def test_the_place_is_no_member_that_has_the_name_of_a_type(
+    path: str, body: dict[str, Any], place: str
+) -> None:
+    async with http_client(FakeModels(FakeClient(name="m"))) as client:
+        response = await client.post(path, json={"model": "m", "max_tokens": 1} | body)
+    assert f": {place}: " in response.json()["error"]["message"]

@@ -103,7 +103,7 @@ async def test_what_another_server_would_do_is_warned_of(path: str) -> None:
         {"dry_multiplier": 0, "xtc_probability": 0.0, "samplers": None, "prediction": None},
         {"client_metadata": {"a": "b"}, "x": 1, "betas": [], "speed": "fast", "metadata": {"a": "b"}},
         {"top_n_sigma": -1, "id_slot": -1, "cache_prompt": True, "modalities": ["text"]},
-        {"a" * 100: 1, "ünknown_fjeld": 1},
+        {"a" * 100: 1, "ünknown_fjeld": 1, "include_reasoning": True, "parse_tool_calls": True},
     ],
 )
 async def test_what_changes_nothing_is_ignored_in_silence(path: str, fields: dict[str, Any]) -> None:
@@ -118,11 +118,33 @@ async def test_what_changes_nothing_is_ignored_in_silence(path: str, fields: dic
         ("id_slot", 0),
         ("typical_p", 0.5),
         ("echo", True),
+        ("chat_template", "{{ messages }}"),
+        ("include_reasoning", False),
+        ("separate_reasoning", False),
+        ("parse_tool_calls", False),
+        ("stop_regex", "a+"),
+        ("lora_path", "x"),
+        ("reasoning.exclude", True),
     ],
 )
 async def test_values_that_change_an_answer_are_warned_of(name: str, value: Any) -> None:
-    [warning] = await warnings("/v1/chat/completions", {name: value})
+    field, _, member = name.partition(".")
+    [warning] = await warnings("/v1/chat/completions", {field: {member: value} if member else value})
     assert warning.startswith(f"{name}: not honoured")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_object"}),
+        ("parallel_tool_calls", False),
+        ("max_completion_tokens", 5),
+    ],
+)
+async def test_fields_of_openai_are_warned_of_where_the_api_has_none(name: str, value: Any) -> None:
+    [warning] = await warnings("/api/chat", {name: value})
+    assert warning == f"{name}: not honoured by this route, and left out"
 
 
 async def test_the_log_has_each_warning_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,36 +5,50 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
+
+from jan_serve.chat.literals import literal_start
 
 MAX_DEPTH: Final = 100
 """Templates, and writers of calls, descend into arguments: deeper ones would end the conversation."""
 
 _FENCE: Final = re.compile(r"```\w*\s*")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|[^{}\[\],"]+', re.DOTALL)
-_NUMBER_AT_END: Final = re.compile(r"[-+.\d][-+.\deE]*$")
+_WORD_AT_END: Final = re.compile(r"\b(true|false|null)$")
 _CLOSERS: Final = {"{": "}", "[": "]"}
 
 
+class ReadArguments(NamedTuple):
+    """The members that a text of arguments holds. whole: the text says nothing else."""
+
+    values: dict[str, Any]
+    whole: bool
+
+
 def object_arguments(text: str) -> dict[str, Any]:
+    """The values of `read_arguments`."""
+    return read_arguments(text).values
+
+
+def read_arguments(text: str) -> ReadArguments:
     """The object that `text` holds, or the members at its beginning that are whole; empty if it holds none.
 
     A call that a limit cut short, or that has a mistake, must not end its conversation: each later request holds it.
-    Halves of surrogate pairs become U+FFFD.
+    Python's notation and keys without quotes are read too. Halves of surrogate pairs become U+FFFD.
     """
     text = text.strip()
     fence = _FENCE.match(text)
-    text = text[fence.end() :] if fence is not None else text
+    text = text[fence.end() :].removesuffix("```").rstrip() if fence is not None else text
     if not text.startswith("{") or _depth(text) > MAX_DEPTH:
-        return {}
+        return ReadArguments({}, text in ("", "null"))
     try:
-        value: Any = json.loads(text, strict=False)
-    except json.JSONDecodeError as error:
-        # A number at the very end may be half of one.
-        value = _beginning(_NUMBER_AT_END.sub("", text)[: error.pos])
+        value, whole = json.loads(text, strict=False), True
+    except json.JSONDecodeError:
+        read = literal_start(f"{text} " if _WORD_AT_END.search(text) else text)
+        value, whole = _beginning(read.json), read.whole
     except ValueError:  # a number of thousands of digits
-        return {}
-    return _encodable(cast(dict[str, Any], value))
+        return ReadArguments({}, False)
+    return ReadArguments(_encodable(cast(dict[str, Any], value)), whole)
 
 
 def arguments_text(text: str, values: dict[str, Any]) -> str:

@@ -54,12 +54,10 @@ def shown_history(
         messages = tuple(message for message in messages if not _is_empty_answer(message))
     if not (traits.system_role and traits.system_before_results):
         messages = _with_system_in_user(messages, last=traits.system_role)
-    if not traits.any_start or not messages:
+    if not (traits.any_start and traits.repeated_turns) or not messages:
         messages = _with_user_first(messages)
     if not traits.repeated_turns:
         messages = _alternating(messages, chat_format)
-    if not traits.calls_last and messages[-1:] and messages[-1].tool_calls:
-        messages = (*messages, Message(role="user", content=""))
     if traits.short_ids:
         messages = tuple(_with_short_ids(message) for message in messages)
     return messages, tools

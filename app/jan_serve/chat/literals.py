@@ -7,7 +7,7 @@ word becomes a string. Of a name that an object repeats, the first value counts.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -200,8 +200,14 @@ def is_word(text: str) -> bool:
     return bool(text) and _WORD.fullmatch(text) is not None
 
 
-def literal_to_json(text: str, syntax: LiteralSyntax = PYTHON) -> str | None:
-    """The JSON of `text`; None if it is not exactly one value."""
+class LiteralStart(NamedTuple):
+    """The JSON of a text as far as it is a value. whole: it is exactly one."""
+
+    json: str
+    whole: bool
+
+
+def literal_start(text: str, syntax: LiteralSyntax = PYTHON) -> LiteralStart:
     stream = TextStream()
     stream.feed(text)
     stream.close()
@@ -210,5 +216,11 @@ def literal_to_json(text: str, syntax: LiteralSyntax = PYTHON) -> str | None:
     try:
         next(steps)
     except StopIteration as result:
-        return "".join(pieces) if result.value and stream.at_end else None
+        return LiteralStart("".join(pieces), bool(result.value) and stream.at_end)
     raise AssertionError("a closed stream never waits")
+
+
+def literal_to_json(text: str, syntax: LiteralSyntax = PYTHON) -> str | None:
+    """The JSON of `text`; None if it is not exactly one value."""
+    found = literal_start(text, syntax)
+    return found.json if found.whole else None

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from jan_serve.chat.call_arguments import read_arguments
 from jan_serve.chat.call_form import PROBE_TOOLS, learned_form, probe_history
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.chatml import CHATML
@@ -123,6 +124,8 @@ def render_prompt(request: RenderRequest) -> str:
         writes_calls=writes_calls(request.template),
     )
     messages, partial = _split_partial_answer(messages) if prompt.continues_answer else (messages, None)
+    if not traits.calls_last and messages[-1:] and messages[-1].tool_calls:
+        messages = (*messages, Message(role="user", content=""))
     messages, texts = (messages, []) if traits.call_opening is None else set_apart(messages)
     opens, kwargs = prompt.opens_answer or partial is not None, prompt.template_kwargs
     if partial is not None and prompt.asks_for_thoughts is None and _has_thought(partial, chat_format):
@@ -139,7 +142,20 @@ def render_prompt(request: RenderRequest) -> str:
 def rendered_chat(request: RenderRequest) -> RenderedChat:
     """As `render_prompt`, with the form in which the template writes calls."""
     form = _call_form(request.template) if request.template and request.prompt.tools else None
-    return RenderedChat(render_prompt(request), form)
+    return RenderedChat(render_prompt(request), form, _warnings(request.prompt.messages))
+
+
+def _warnings(messages: tuple[Message, ...]) -> tuple[str, ...]:
+    calls = [call for message in messages for call in message.tool_calls]
+    broken = [call for call in calls if not read_arguments(call.function.arguments).whole]
+    if not broken:
+        return ()
+    first = f"{broken[0].id[:60]!a} of {broken[0].function.name[:60]!a}"
+    others = f" and of {len(broken) - 1} others" if len(broken) > 1 else ""
+    return (
+        f"the arguments of the earlier call {first}{others} are no JSON object: the model sees only the members at the"
+        " beginning",
+    )
 
 
 @lru_cache(maxsize=128)

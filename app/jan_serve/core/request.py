@@ -108,10 +108,12 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderedChat(msgspec.Struct, frozen=True):
-    """A chat as text. form: the template's own form of calls, where the chat has tools."""
+    """A chat as text. form: the template's own form of calls, where the chat has tools. warnings: of what its messages
+    hold and the text lacks."""
 
     text: str
     form: CallForm | None = None
+    warnings: tuple[str, ...] = ()
 
 
 Prompt = TextPrompt | PartsPrompt | TokenPrompt | InfillPrompt | ChatPrompt

@@ -183,7 +183,8 @@ class RequestPreparer:
         starts_in_thought = thought is not None and thought.is_open
         parsers = AnswerParsers(plan, starts_in_thought=starts_in_thought)
         pieces = marked.pieces(text)
-        engine_prompt = EnginePrompt(pieces, marked.media, param="messages", warnings=marked.warnings)
+        warnings = (*marked.warnings, *rendered.warnings)
+        engine_prompt = EnginePrompt(pieces, marked.media, param="messages", warnings=warnings)
         return engine_prompt, answer_constraint, parsers
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:

@@ -82,6 +82,13 @@ def field_errors(
     )
 
 
+def invalid_value(field: str, errors: Sequence[Mapping[str, Any]], value: object) -> InvalidRequest:
+    """The first of pydantic's errors of the value of a field."""
+    first = field_errors(errors, value)[0]
+    path = f".{first.place}" if first.loc else ""
+    return InvalidRequest(f"{field}{path}: {first.message}", param=field.partition("[")[0])
+
+
 def summary_of(fields: Sequence[FieldError], places: int = 3) -> str:
     """The first places with what is wrong there."""
     messages: dict[str, list[str]] = {}
@@ -96,13 +103,16 @@ def path_in(loc: Sequence[str | int], value: object) -> Path:
     """The steps of pydantic's location that lead to a value; the others name members of unions."""
     path: list[str | int] = []
     for step in loc:
-        if isinstance(value, dict) and isinstance(step, str) and step in value:
+        if _has(value, step):
             path.append(step)
-            value = cast(dict[str, Any], value)[step]
-        elif isinstance(value, list) and isinstance(step, int) and step < len(cast(list[Any], value)):
-            path.append(step)
-            value = cast(list[Any], value)[step]
+            value = cast(Any, value)[step]
     return tuple(path)
+
+
+def _has(value: object, step: str | int) -> bool:
+    if isinstance(step, str):
+        return isinstance(value, dict) and step in value
+    return isinstance(value, list) and step < len(cast(list[Any], value))
 
 
 def is_inside(inner: Path, outer: Path) -> bool:
@@ -113,8 +123,23 @@ def _place_of(error: Mapping[str, Any], body: object) -> Path:
     loc: Path = tuple(error["loc"])
     if body is None or loc[:1] in _ELSEWHERE:
         return loc
-    place = path_in(loc, {"body": body} if loc[:1] == ("body",) else body)
-    return (*place, loc[-1]) if error["type"] == "missing" and loc != ("body",) else place
+    is_missing = error["type"] == "missing" and loc != ("body",)
+    steps, missing = (loc[:-1], loc[-1:]) if is_missing else (loc, ())
+    value: object = {"body": body} if loc[:1] == ("body",) else body
+    found = _path_to(error["input"], steps, value) if "input" in error else None
+    return (*(path_in(steps, value) if found is None else found), *missing)
+
+
+def _path_to(target: object, steps: Path, value: object) -> Path | None:
+    """Those of the steps that lead to this very object: names of a union's members may be names of fields too."""
+    if not steps:
+        return () if value is target else None
+    first, *rest = steps
+    if _has(value, first):
+        inner = _path_to(target, tuple(rest), cast(Any, value)[first])
+        if inner is not None:
+            return (first, *inner)
+    return _path_to(target, tuple(rest), value)
 
 
 def _message_of(error: Mapping[str, Any]) -> str:

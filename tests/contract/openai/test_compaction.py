@@ -116,6 +116,14 @@ async def test_what_another_server_made_is_left_out_with_a_warning() -> None:
     assert "input[0]: another server made this compaction" in answer.headers["x-jan-serve-warning"]
 
 
+async def test_without_a_conversation_there_is_nothing_to_compact() -> None:
+    async with Recorded("a").http() as client:
+        bodies: list[dict[str, Any]] = [{}, {"input": []}, {"instructions": "Be brief."}]
+        for body in bodies:
+            answer = await client.post(PATH, json={"model": "m", **body})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input")
+
+
 async def test_no_summary_is_an_error_and_no_empty_conversation() -> None:
     async with Recorded("  ").http() as client:
         answer = await client.post(PATH, json={"model": "m", "input": SESSION})

@@ -81,6 +81,10 @@ async def test_the_end_of_the_prompt(
     [
         {"messages": [USER, BEGUN], "add_generation_prompt": True, "continue_final_message": True},
         {"messages": [USER], "continue_final_message": True},
+        {
+            "messages": [USER, {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}],
+            "continue_final_message": True,
+        },
     ],
 )
 async def test_what_contradicts_is_refused(body: dict[str, Any]) -> None:

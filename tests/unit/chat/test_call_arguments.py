@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.chat.call_arguments import arguments_text, object_arguments
+from jan_serve.chat.call_arguments import arguments_text, object_arguments, read_arguments
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -29,8 +29,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ('"x"', {}),
     ("5", {}),
     ("read the file", {}),
-    ("{a: 1}", {}),
-    ("{'a': 1}", {}),
+    ("{a: 1}", {"a": 1}),
+    ("{'a': 1}", {"a": 1}),
+    ("{'a': \"it's\", 'b': None, c: [True, x]}", {"a": "it's", "b": None, "c": [True, "x"]}),
+    ('{"a": 1, \'b\': "x", "c": "cu', {"a": 1, "b": "x"}),
+    ("{'a': 'b' 'c': 1}", {"a": "b"}),
+    ("{'a': 'cut", {}),
     ('{"a": 1,}', {"a": 1}),
     ('{"a": [1,, 2]}', {"a": [1]}),
     ('{"a": 1 "b": 2}', {"a": 1}),
@@ -65,6 +69,21 @@ def test_what_is_whole_at_the_beginning_is_kept(text: str, expected: dict[str, A
     values = object_arguments(text)
     assert values == expected
     assert json.loads(arguments_text(text, values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        *((text, True) for text in ("", " null ", "{}", ' {"a": 1} ', '{"a": "line\nline"}')),
+        *(
+            (text, False)
+            for text in ('{"a": 1', "[]", "5", "read the file", '{"a": 1}{"b": 2}', '{"a": ' * 200)
+        ),
+        *((text, True) for text in ("{'a': None}", '{"a": 1,}', '```json\n{"a": 1}\n```')),
+    ],
+)
+def test_what_holds_more_than_is_shown_is_told_from_what_does_not(text: str, whole: bool) -> None:
+    assert read_arguments(text).whole == whole
 
 
 def test_the_text_of_an_object_stays_as_it_is() -> None:

@@ -111,6 +111,22 @@ HISTORIES: dict[str, list[Message]] = {
         said("tool", "RESULT-2", answers=B),
         said("tool", "RESULT-1", answers=A),
     ],
+    "an answer after a call without a result": [
+        said("assistant", None, f"{A} path-1"),
+        said("assistant", "ANSWER-1"),
+        said("user", "USER-1"),
+    ],
+    "the beginning of an answer after calls without results": [
+        USER,
+        said("assistant", None, f"{A} path-1", f"{B} path-2"),
+        said("assistant", "ANSWER-1"),
+    ],
+    "an answer after a first call and its result": [
+        said("assistant", None, f"{A} path-1"),
+        said("tool", "RESULT-1", answers=A),
+        said("assistant", "ANSWER-1"),
+        said("user", "USER-1"),
+    ],
     "a system message only": [said("system", "SYSTEM-1")],
     "an answer only": [said("assistant", "ANSWER-1")],
     "an empty answer only": [said("assistant", "")],
@@ -140,6 +156,13 @@ def test_odd_histories_are_shown_without_loss(template: RealTemplate) -> None:
         for tools in (TOOLS, ()):
             text = render(template, messages, tools)
             assert [word for word in words if word not in text] == [], name
+
+
+@real
+def test_an_answer_is_no_part_of_the_result_before_it(template: RealTemplate) -> None:
+    assert "RESULT-1\n\nANSWER-1" not in render(
+        template, HISTORIES["an answer after a first call and its result"]
+    )
 
 
 def order_of(messages: list[Message], *, one_call_a_turn: bool = False) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
-from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
+from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
 from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import (
     ChatPrompt,
@@ -198,6 +198,20 @@ async def test_the_choice_among_more_needs_their_probabilities(
 ) -> None:
     sent = await submitted(text_request(n=n, best_of=best_of, logprobs=logprobs))
     assert (sent.n, sent.logprobs) == (sequences, needed)
+
+
+async def test_what_a_broken_call_loses_is_a_warning() -> None:
+    def answer(*arguments: str) -> Message:
+        calls = (ToolCall(f"call_{at}", FunctionCall("réad", text)) for at, text in enumerate(arguments))
+        return Message(role="assistant", tool_calls=tuple(calls))
+
+    async def warned(*arguments: str) -> tuple[str, ...]:
+        messages = (Message(role="user", content="Hi"), answer(*arguments), Message(role="tool", content="R"))
+        return (await prepared(GenerationRequest(prompt=ChatPrompt(messages=messages)))).warnings
+
+    assert await warned('{"a": 1}', "", "{'a': 1,}") == ()
+    [warning] = await warned('{"a": 1}', '{"a": "cut', "[1]")
+    assert warning.startswith("the arguments of the earlier call 'call_1' of 'r\\xe9ad' and of 1 others")
 
 
 # Constraints

@@ -23,7 +23,7 @@ from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.thinking_fields import value_at
 from jan_serve.dialects.shared.wire_types import check_count
 from jan_serve.errors import InvalidJson, InvalidRequest, InvalidSchema
-from jan_serve.http.errors import field_errors
+from jan_serve.http.errors import invalid_value
 from jan_serve.http.strict_json import decode_json
 
 _SYNTAX: Final = str.maketrans({mark: f"\\{mark}" for mark in r"^$\.*+?()[]{}|/"})
@@ -90,9 +90,7 @@ def _format(value: Any, field: str) -> Constraint | None:
         try:
             value = ResponseFormat.model_validate(value)
         except ValidationError as error:
-            [first, *_] = field_errors(error.errors(include_url=False, include_input=False), value)
-            path = f".{first.place}" if first.loc else ""
-            raise InvalidRequest(f"{field}{path}: {first.message}", param=field) from None
+            raise invalid_value(field, error.errors(), value) from None
     match value.type:
         case "text":
             return None

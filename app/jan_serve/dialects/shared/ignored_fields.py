@@ -21,25 +21,21 @@ _NOTHING: Final[tuple[Any, ...]] = (None, False, 0, "", [], {})
 _NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(
         (
-            *("dry_multiplier", "dynatemp_range", "min_keep", "n_indent", "n_keep", "n_probs"),
-            *("post_sampling_probs", "response_fields", "samplers"),
-            *("t_max_predict_ms", "top_a"),
-            *("custom_logit_processor", "echo", "include_stop_str_in_output", "length_penalty"),
-            *(
-                "max_new_tokens",
-                "min_new_tokens",
-                "n_predict",
-                "num_predict",
-                "prompt_logprobs",
-                "return_hidden_states",
-                "return_token_ids",
-            ),
-            *("return_tokens_as_token_ids", "stop_token_ids", "truncate_prompt_tokens", "use_beam_search"),
-            *("watermark", "audio", "prediction", "verbosity", "web_search_options"),
-            *("fallbacks", "models", "plugins", "provider", "route", "transforms"),
+            *"dry_multiplier dynatemp_range min_keep n_indent n_keep n_probs post_sampling_probs".split(),
+            *"reasoning_in_content response_fields samplers t_max_predict_ms top_a".split(),
+            *"chat_template custom_logit_processor echo include_stop_str_in_output length_penalty".split(),
+            *"logits_processors lora_path max_new_tokens min_new_tokens mm_processor_kwargs".split(),
+            *"n_predict no_stop_trim num_predict prompt_logprobs return_hidden_states".split(),
+            *"return_token_ids return_tokens_as_token_ids session_params stop_regex stop_token_ids".split(),
+            *"truncate_prompt_tokens use_beam_search".split(),
+            *"audio max_completion_tokens prediction reasoning.exclude top_logprobs".split(),
+            *"verbosity watermark web_search_options".split(),
+            *"fallbacks models plugins provider route transforms".split(),
         ),
         _NOTHING,
     ),
+    **dict.fromkeys(("include_reasoning", "parallel_tool_calls", "separate_reasoning"), (None, True)),
+    **dict.fromkeys(("parse_tool_calls", "stream_reasoning"), (None, True)),
     **dict.fromkeys((*THINKING_NAMES, "reasoning_effort"), (None, -1, {})),
     "adaptive_target": (*_NOTHING, -1),
     "best_of": (*_NOTHING, 1),
@@ -47,6 +43,8 @@ _NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
     "id_slot": (None, -1),
     "modalities": (*_NOTHING, ["text"]),
     "repeat_last_n": (None, 64),
+    "response_format": (None, {"type": "text"}),
+    "tool_choice": (None, "auto", {"type": "auto"}),
     "repetition_penalty": (None, 0, 1),
     "skip_special_tokens": (None, True),
     "top_n_sigma": (*_NOTHING, -1),
@@ -92,6 +90,9 @@ def _warnings(members: Mapping[str, Any], known: KnownFields, place: str = "") -
                 yield place + warning
         elif inner is not None and isinstance(value, dict):
             yield from _warnings(cast(dict[str, Any], value), inner, f"{place}{name}: ")
+        elif isinstance(value, dict):
+            named = {f"{name}.{member}": each for member, each in cast(dict[str, Any], value).items()}
+            yield from _warnings({path: each for path, each in named.items() if path in _NOT_HONOURED}, {})
 
 
 def _warning(name: str, value: Any, known: KnownFields) -> str | None:

@@ -31,4 +31,5 @@ class PackedTexts(msgspec.Struct, frozen=True):
 
 
 THOUGHT: Final = PackedTexts("jan-serve:thought:")
+UNREAD_THOUGHT: Final = "a thought that this server cannot read is left out"
 SUMMARY: Final = PackedTexts("jan-serve:summary:")

@@ -14,6 +14,7 @@ from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.dialects.openai.responses.parse import response_request
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
+from jan_serve.dialects.shared.packed_texts import UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest
 
 Parse = Callable[[dict[str, Any]], ChatPrompt]
@@ -142,3 +143,11 @@ def test_the_effort_may_be_in_an_object() -> None:
 def test_an_earlier_thought_has_many_names(parse: Parse, fields: dict[str, Any], thought: str | None) -> None:
     answer = {"role": "assistant", "content": "b"} | fields
     assert parse({"messages": [USER, answer, USER]}).messages[1].reasoning_content == thought
+
+
+def test_a_thought_that_only_its_maker_reads_is_warned_of() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "xx"}]
+    answer = {"role": "assistant", "content": "b", "reasoning_details": details}
+    body = {"messages": [USER, answer, USER, {**answer, "reasoning": "a"}, USER]}
+    parsed = chat_request(CreateChatCompletionRequest.model_validate(body))
+    assert parsed.warnings == (f"messages[1]: {UNREAD_THOUGHT}",)

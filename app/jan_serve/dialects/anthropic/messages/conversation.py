@@ -5,7 +5,7 @@ unread. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -38,7 +38,7 @@ from jan_serve.dialects.anthropic.messages.wire import (
     ToolUseBlock,
     UrlSource,
 )
-from jan_serve.dialects.shared.packed_texts import THOUGHT
+from jan_serve.dialects.shared.packed_texts import THOUGHT, UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 SHOWN: Final = "jan-serve"
@@ -91,9 +91,13 @@ class Conversation:
     def _add(self, message: wire.InputMessage, where: str) -> None:
         blocks = _blocks(message.content)
         self._fields.add(blocks, f"{where}.content")
-        for block in blocks:
-            if isinstance(block, OtherBlock):
-                self.warnings.append(f"{where}: {block.type[:60]} is not on this server, and left out")
+        foreign = next((block for block in blocks if isinstance(block, _FOREIGN[message.role])), None)
+        if foreign is not None:
+            article = "an" if message.role == "assistant" else "a"
+            raise InvalidRequest(
+                f"{where}: {article} {message.role}'s message cannot hold {foreign.type}", param="messages"
+            )
+        self.warnings += _left_out(blocks, where)
         if message.role != "system":
             self._append(message.role, blocks)
         elif any(role == "assistant" for role, _ in self._turns):
@@ -145,6 +149,34 @@ class Conversation:
                 raise UnsupportedContent(f"{part.param}: a system message holds an image", param=part.param)
             texts.append(part.text)
         return _BETWEEN.join(texts)
+
+
+_ANSWERED: Final = (ThinkingBlock, RedactedThinkingBlock, ToolUseBlock)
+_FOREIGN: Final[dict[str, tuple[type, ...]]] = {
+    "user": _ANSWERED,
+    "system": (*_ANSWERED, ToolResultBlock),
+    "assistant": (ToolResultBlock, ImageBlock, DocumentBlock, SearchResultBlock),
+}
+"""Blocks that the messages of a role cannot hold."""
+
+
+_TOOL_NAME: Final = "tool_reference"
+"""What a search for tools found: the request lists these tools."""
+
+
+def _left_out(blocks: Iterable[Block | ResultBlock], where: str) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case OtherBlock() if block.type != _TOOL_NAME:
+                yield f"{where}: {block.type[:60]} is not on this server, and left out"
+            case ToolResultBlock(content=list() as inner):
+                yield from _left_out(inner, where)
+            case RedactedThinkingBlock():
+                yield f"{where}: {UNREAD_THOUGHT}"
+            case ThinkingBlock() if block.signature and not signed_thought(block.thinking, block.signature):
+                yield f"{where}: {UNREAD_THOUGHT}"
+            case _:
+                pass
 
 
 class _ImageFields:
@@ -256,12 +288,8 @@ def _answer(blocks: Sequence[Block]) -> Message:
             case ToolUseBlock():
                 arguments = json.dumps(block.input, ensure_ascii=False)
                 calls.append(ToolCall(block.id, FunctionCall(block.name, arguments)))
-            case RedactedThinkingBlock() | OtherBlock():
-                pass
             case _:
-                raise InvalidRequest(
-                    f"messages: an assistant's message cannot hold {block.type}", param="messages"
-                )
+                pass
     thought = _BETWEEN.join(text for text in thoughts if text)
     text = "".join(texts)
     return Message(

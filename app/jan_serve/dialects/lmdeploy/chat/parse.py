@@ -20,7 +20,7 @@ from jan_serve.dialects.lmdeploy.parse_common import (
 )
 from jan_serve.dialects.shared.thinking_fields import earlier_thought, thinking_budget, thinking_switch
 from jan_serve.errors import InvalidRequest, UnsupportedContent
-from jan_serve.http.errors import field_errors
+from jan_serve.http.errors import invalid_value
 
 _ROLES: Final[dict[str, core.Role]] = {
     "system": "system",
@@ -118,7 +118,7 @@ def _message(item: dict[str, Any], index: int) -> core.Message:
     try:
         message = _MESSAGE.validate_python(item)
     except ValidationError as error:
-        raise _invalid_message(f"messages[{index}]", error, item) from None
+        raise invalid_value(f"messages[{index}]", error.errors(), item) from None
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidRequest(
@@ -153,7 +153,7 @@ def _part(part: dict[str, Any], field: str, note: str | None) -> core.ContentPar
     try:
         known = _PART.validate_python(part)
     except ValidationError as error:
-        raise _invalid_message(field, error, part) from None
+        raise invalid_value(field, error.errors(), part) from None
     if isinstance(known, wire.TextPart):
         return core.TextPart(known.text)
     url = known.image_url if isinstance(known.image_url, str) else known.image_url.url
@@ -165,9 +165,3 @@ def _call(call: wire.ToolCall) -> core.ToolCall:
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
     return core.ToolCall(call.id, core.FunctionCall(call.function.name, arguments))
-
-
-def _invalid_message(field: str, error: ValidationError, value: object) -> InvalidRequest:
-    [first, *_] = field_errors(error.errors(include_url=False, include_input=False), value)
-    path = f".{first.place}" if first.loc else ""
-    return InvalidRequest(f"{field}{path}: {first.message}", param="messages")

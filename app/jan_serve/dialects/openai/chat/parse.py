@@ -29,6 +29,7 @@ from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.openai.wire_common import Effort
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import require
+from jan_serve.dialects.shared.packed_texts import UNREAD_THOUGHT
 from jan_serve.dialects.shared.thinking_fields import earlier_thought, value_at
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -55,6 +56,13 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         n=n,
         best_of=n,
         logprobs=_logprobs(body),
+        warnings=tuple(
+            f"messages[{index}]: {UNREAD_THOUGHT}"
+            for index, message in enumerate(body.messages)
+            if isinstance(message, wire.AssistantMessage)
+            and message.reasoning_details
+            and not earlier_thought(message)
+        ),
     )
 
 
@@ -75,9 +83,11 @@ def _continues(body: wire.CreateChatCompletionRequest) -> bool:
             "continue_final_message: contradicts `add_generation_prompt`: an answer is continued or begun",
             param="continue_final_message",
         )
-    if not body.messages or body.messages[-1].role != "assistant":
+    last = body.messages[-1] if body.messages else None
+    if not isinstance(last, wire.AssistantMessage) or _tool_calls(last):
         raise InvalidRequest(
-            "continue_final_message: needs a last message of the assistant", param="continue_final_message"
+            "continue_final_message: needs a last message of the assistant, without calls",
+            param="continue_final_message",
         )
     return True
 

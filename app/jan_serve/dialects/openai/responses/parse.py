@@ -38,7 +38,7 @@ from jan_serve.dialects.openai.responses.wire import (
     RefusalPart,
     TextPart,
 )
-from jan_serve.dialects.shared.packed_texts import SUMMARY, THOUGHT
+from jan_serve.dialects.shared.packed_texts import SUMMARY, THOUGHT, UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
@@ -68,7 +68,10 @@ class History:
                 role = "user" if item.role == "user" else "system"
                 self._append(Message(role=role, content=_content(item.content, f"{where}.content")))
             case ReasoningItem():
-                self._add_thought(_thought(item))
+                thought = _thought(item)
+                if item.encrypted_content and not thought:
+                    self.warnings.append(f"{where}: {UNREAD_THOUGHT}")
+                self._add_thought(thought)
             case FunctionCallItem():
                 self._add_call(item.call_id, flat_name(item.namespace, item.name), item.arguments)
             case CustomCallItem():

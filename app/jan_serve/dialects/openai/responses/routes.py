@@ -116,6 +116,8 @@ def _compact_route(router: APIRouter, service: GenerationService, answers: Store
         """Replace a conversation by its user's messages and a summary, which the next request sends as input."""
         asked = await _asked(body.asking(), answers, task())
         head = ReplyFacts(new_id("resp"), int(time.time()), body.model)
+        if not (asked.earlier or asked.items):
+            raise InvalidRequest("input: there is no conversation to compact", param="input")
         kept = kept_items((*asked.earlier, *asked.items))
         renderer = CompactionRenderer(head, _shown_items(head.id, kept))
         with _renamed_fields():

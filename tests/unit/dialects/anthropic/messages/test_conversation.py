@@ -9,7 +9,7 @@ import pytest
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest
-from jan_serve.dialects.shared.packed_texts import THOUGHT
+from jan_serve.dialects.shared.packed_texts import THOUGHT, UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 Turns = list[tuple[str, Any]]
@@ -208,6 +208,29 @@ def test_blocks_of_other_services_are_left_out_with_a_warning() -> None:
     assert found.warnings == ["messages[1]: server_tool_use is not on this server, and left out"]
 
 
+@pytest.mark.parametrize(
+    ("block", "warned"),
+    [
+        ({"type": "redacted_thinking", "data": "?"}, [f"messages[1]: {UNREAD_THOUGHT}"]),
+        (
+            {"type": "thinking", "thinking": "", "signature": "of Anthropic"},
+            [f"messages[1]: {UNREAD_THOUGHT}"],
+        ),
+        ({"type": "thinking", "thinking": "", "signature": THOUGHT.packed("Hm.")}, []),
+        ({"type": "thinking", "thinking": "", "signature": ""}, []),
+    ],
+)
+def test_a_thought_that_only_its_maker_reads_is_warned_of(block: dict[str, Any], warned: list[str]) -> None:
+    assert conversation([("user", "Hi"), ("assistant", [block, text("a")])]).warnings == warned
+
+
+def test_what_is_left_out_of_a_result_is_warned_of() -> None:
+    answer = result("toolu_1", [{"type": "container_upload", "file_id": "x"}, text("r")])
+    found = conversation([("user", "Hi"), ("assistant", [USE]), ("user", [answer])])
+    assert found.messages[-1].content == "r"
+    assert found.warnings == ["messages[2]: container_upload is not on this server, and left out"]
+
+
 REFUSED: Final[list[tuple[Turns, str, type[InvalidRequest]]]] = [
     ([], "at least one message", InvalidRequest),
     ([("system", "x")], "at least one message", InvalidRequest),
@@ -220,6 +243,9 @@ REFUSED: Final[list[tuple[Turns, str, type[InvalidRequest]]]] = [
     ([("system", [IMAGE])], "a system message holds an image", UnsupportedContent),
     ([("assistant", [IMAGE])], "an assistant's message cannot hold image", InvalidRequest),
     ([("assistant", [result("a", "b")])], "cannot hold tool_result", InvalidRequest),
+    ([("user", [text("a"), USE])], "a user's message cannot hold tool_use", InvalidRequest),
+    ([("user", [{"type": "thinking", "thinking": "a"}])], "cannot hold thinking", InvalidRequest),
+    ([("user", "a"), ("system", [result("a", "b")])], "cannot hold tool_result", InvalidRequest),
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message
 from jan_serve.dialects.openai.responses.parse import History
 from jan_serve.dialects.openai.responses.wire import InputItem
 from jan_serve.dialects.shared.packed_texts import THOUGHT as PACKED
+from jan_serve.dialects.shared.packed_texts import UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)
@@ -127,7 +128,9 @@ def test_items_become_turns(items: list[dict[str, Any]], expected: list[Message]
     ],
 )
 def test_thoughts_come_back_from_what_is_there(fields: dict[str, Any], thought: str | None) -> None:
-    assert messages({"type": "reasoning", **fields}, SAID) == [assistant("a", thought=thought)]
+    taken = history({"type": "reasoning", **fields}, SAID)
+    assert list(taken.finished()) == [assistant("a", thought=thought)]
+    assert taken.warnings == ([] if thought else [f"input[0]: {UNREAD_THOUGHT}"])
 
 
 @pytest.mark.parametrize("packed", [None, "", "x", "jan-serve:thought:%%", "jan-serve:thought:gA=="])
