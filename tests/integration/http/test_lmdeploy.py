@@ -156,56 +156,6 @@ def test_a_text_as_messages_is_a_prompt(url: str) -> None:
     assert raw["choices"][0]["message"]["content"] == generated(url, max_tokens=8)["text"]
 
 
-def test_chat_log_probabilities(url: str) -> None:
-    body = chat(url, logprobs=True, top_logprobs=3, max_tokens=4)
-    content = body["choices"][0]["logprobs"]["content"]
-    assert len(content) == body["usage"]["completion_tokens"]
-    for entry in content:
-        assert entry.keys() == {"token", "bytes", "logprob", "top_logprobs"}
-        assert len(entry["top_logprobs"]) == 3
-        assert entry["bytes"] not in [other["bytes"] for other in entry["top_logprobs"]]
-        assert all(other["logprob"] <= entry["logprob"] for other in entry["top_logprobs"])
-        for named in (entry, *entry["top_logprobs"]):
-            assert " " not in named["token"]
-            assert bytes(named["bytes"]).decode() == named["token"]
-    names = "".join(entry["token"] for entry in content)
-    assert "Ġ" in names
-    assert names.replace("Ġ", " ") == body["choices"][0]["message"]["content"]
-
-
-def test_bias_outside_of_the_vocabulary_is_refused_in_lmdeploys_words(url: str) -> None:
-    reply = post(url, "/lmdeploy/v1/chat/completions", CHAT | {"logit_bias": {"999999": 1}})
-    words = "token_id 999999 in logit_bias contains out-of-vocab token id"
-    assert (reply.status, reply.json()["message"]) == (400, words)
-
-
-FORMATS: dict[str, dict[str, Any]] = {
-    "regex": {"type": "regex_schema", "regex_schema": "[0-9]{3}x"},
-    "schema": {
-        "type": "json_schema",
-        "json_schema": {
-            "name": "s",
-            "schema": {
-                "type": "object",
-                "properties": {"a": {"enum": ["b", "c"]}},
-                "required": ["a"],
-                "additionalProperties": False,
-            },
-        },
-    },
-}
-
-
-def test_response_formats_hold(url: str) -> None:
-    found = {
-        name: chat(url, response_format=wanted, max_tokens=80)["choices"][0]["message"]["content"]
-        for name, wanted in FORMATS.items()
-    }
-    assert len(found["regex"]) == 4
-    assert found["regex"][3] == "x"
-    assert json.loads(found["schema"])["a"] in ("b", "c")
-
-
 def test_a_tool_is_called(url: str) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     function = {"name": "get_weather", "description": "Get the weather in a city", "parameters": schema}

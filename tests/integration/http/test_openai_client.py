@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final, cast
 
-import jsonschema
 import openai
 import pytest
-from gguf import GGUFReader
 
-from tests.integration.http.support import N_CTX, serving_models
+from tests.integration.http.support import N_CTX
 from tests.support.raw_http import post
 from tests.support.served import Served
 
@@ -137,49 +133,6 @@ def test_chat_logprobs(ask: Ask) -> None:
         assert [top.bytes for top in mine.top_logprobs] == [top.bytes for top in theirs.top_logprobs]
 
 
-SCHEMAS: Final[dict[str, Any]] = {
-    "object": {
-        "type": "object",
-        "properties": {
-            "age": {"type": "integer", "minimum": 0, "maximum": 150},
-            "kind": {"enum": ["a", "b"]},
-        },
-        "required": ["age", "kind"],
-        "additionalProperties": False,
-    },
-    "array": {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 4},
-    "text": {"type": "string", "pattern": "^[a-f]{3}$"},
-    "either": {"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 10, "maximum": 99}]},
-    "reference": {
-        "type": "object",
-        "properties": {"at": {"$ref": "#/$defs/point"}},
-        "required": ["at"],
-        "additionalProperties": False,
-        "$defs": {"point": {"type": "array", "prefixItems": [{"type": "integer"}] * 2, "items": False}},
-    },
-}
-
-
-@pytest.mark.parametrize("name", SCHEMAS)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_an_answer_with_a_schema_is_valid(server: Served, name: str, seed: int) -> None:
-    wanted = {"type": "json_schema", "json_schema": {"name": name, "schema": SCHEMAS[name], "strict": True}}
-    fields: dict[str, Any] = {"temperature": 1.0, "seed": seed, "max_tokens": 400, "response_format": wanted}
-    ask = asking(server)
-    reply = chat(ask, **fields)
-    assert reply.choices[0].finish_reason == "stop"
-    jsonschema.validate(json.loads(reply.choices[0].message.content), SCHEMAS[name])
-    assert joined(chat(ask, stream=True, **fields)) == reply.choices[0].message.content
-
-
-def test_a_json_object(ask: Ask) -> None:
-    reply = chat(ask, response_format={"type": "json_object"}, max_tokens=300, seed=4, temperature=1.0)
-    if reply.choices[0].finish_reason == "stop":
-        assert isinstance(json.loads(reply.choices[0].message.content), dict)
-    else:
-        assert reply.choices[0].message.content.lstrip().startswith("{")
-
-
 def test_stop_ends_the_text_at_its_earliest_occurrence(ask: Ask) -> None:
     whole = chat(ask).choices[0].message.content
     stop = stop_in(whole)
@@ -187,37 +140,6 @@ def test_stop_ends_the_text_at_its_earliest_occurrence(ask: Ask) -> None:
     assert reply.choices[0].message.content == whole[: whole.index(stop)]
     assert reply.choices[0].finish_reason == "stop"
     assert joined(chat(ask, stop=stop, stream=True)) == whole[: whole.index(stop)]
-
-
-def test_ignore_eos_goes_on_where_the_text_would_end(ask: Ask, exact_llama: Path) -> None:
-    eos = GGUFReader(exact_llama).fields["tokenizer.ggml.eos_token_id"].contents()
-    biased: dict[str, Any] = {"logit_bias": {str(eos): 100}}
-    ignoring = {"extra_body": {**PLAIN["extra_body"], "ignore_eos": True}}
-    pairs = (
-        (chat(ask, **biased), chat(ask, **biased, **ignoring)),
-        (complete(ask, "hello", **biased), complete(ask, "hello", **biased, **ignoring)),
-    )
-    for ended, on in pairs:
-        assert (ended.choices[0].finish_reason, ended.usage.completion_tokens) == ("stop", 0)
-        assert (on.choices[0].finish_reason, on.usage.completion_tokens) == ("length", 24)
-
-
-def test_a_seed_decides_the_text(ask: Ask) -> None:
-    texts = [chat(ask, temperature=1.0, seed=seed).choices[0].message.content for seed in (11, 11, 12, 13)]
-    assert texts[0] == texts[1]
-    assert len(set(texts)) == 3
-
-
-def test_content_parts_and_null_content_are_read(ask: Ask) -> None:
-    parts = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
-    assert chat(ask, messages=parts).choices[0].message.content == chat(ask).choices[0].message.content
-    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    history = [
-        *HELLO,
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "42"},
-    ]
-    assert chat(ask, messages=history).choices[0].finish_reason == "length"
 
 
 def test_completion(ask: Ask) -> None:
@@ -320,15 +242,6 @@ def test_encodings_and_dimensions_of_embeddings(ask: Ask) -> None:
         assert cut.embedding == pytest.approx([value / norm for value in whole.embedding[:8]], abs=1e-5)
 
 
-def test_models(ask: Ask) -> None:
-    listed = {model.id for model in ask(lambda client: client.models.list()).data}
-    assert {"exact-llama", "tiny-bert"} <= listed
-    assert ask(lambda client: client.models.retrieve("tiny-bert")).id == "tiny-bert"
-    with pytest.raises(openai.NotFoundError) as caught:
-        ask(lambda client: client.models.retrieve("no-such-model"))
-    assert caught.value.code == "model_not_found"
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_prompt_that_does_not_fit_is_a_bad_request(ask: Ask, stream: bool) -> None:
     long = "hello " * 2 * N_CTX
@@ -340,46 +253,3 @@ def test_a_prompt_that_does_not_fit_is_a_bad_request(ask: Ask, stream: bool) -> 
             call()
         assert (caught.value.code, caught.value.type) == ("context_length_exceeded", "invalid_request_error")
         assert str(N_CTX) in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [({"top_p": 7}, "top_p"), ({"stream": "yes"}, "stream"), ({"presence_penalty": -3}, "presence_penalty")],
-)
-def test_a_violation_of_the_schema_is_unprocessable(ask: Ask, fields: dict[str, Any], param: str) -> None:
-    extra = {"extra_body": fields}
-    for call in (lambda: complete(ask, "a", **extra), lambda: chat(ask, **extra)):
-        with pytest.raises(openai.UnprocessableEntityError) as caught:
-            call()
-        assert caught.value.param == param
-
-
-def test_an_image_is_refused_by_a_text_model(ask: Ask) -> None:
-    image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/never-fetched.png"}}
-    with pytest.raises(openai.BadRequestError) as caught:
-        chat(ask, messages=[{"role": "user", "content": [image]}])
-    assert caught.value.code == "unsupported_content"
-
-
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Iterator[Served]:
-    flags = ("--n-ctx", "128", "--api-key", "correct-horse")
-    with serving_models(tmp_path_factory.mktemp("locked"), exact_llama, flags=flags) as served:
-        yield served
-
-
-def test_a_key_is_asked_for_on_every_route(locked: Served) -> None:
-    calls: list[Callable[[Ask], Any]] = [
-        chat,
-        lambda ask: chat(ask, stream=True),
-        lambda ask: complete(ask, "hello"),
-        lambda ask: embed(ask, "hello", "exact-llama"),
-        lambda ask: ask(lambda client: client.models.list()),
-    ]
-    for call in calls:
-        with pytest.raises(openai.AuthenticationError) as caught:
-            call(asking(locked, "wrong-battery"))
-        assert caught.value.status_code == 401
-        assert call(asking(locked, "correct-horse"))
-    for key in ("correct-horse", "wrong-battery"):
-        assert key not in locked.log

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub import InferenceClient
-from huggingface_hub.errors import ValidationError
 
-from tests.integration.http.support import payloads
 from tests.support.raw_http import RawResponse, get, post
 from tests.support.watermark import z_score
 
@@ -58,11 +56,6 @@ def test_the_client_gets_a_stream(base: str) -> None:
     assert events[-1].details.generated_tokens == len(events)
 
 
-def test_the_client_sees_what_is_refused(base: str) -> None:
-    with pytest.raises(ValidationError, match="`temperature` must be strictly positive"):
-        InferenceClient(base).text_generation(HELLO, temperature=-1.0)
-
-
 def test_sampling_is_seeded_and_the_seed_reported(base: str) -> None:
     client = InferenceClient(base)
     drawn: Any = client.text_generation(
@@ -96,22 +89,6 @@ def test_facts(url: str) -> None:
     health = get(url, "/tgi/health")
     assert (health.status, health.body) == (200, b"")
     assert get(url, "/ping").status == 200
-
-
-def test_prefill_and_top_tokens(base: str) -> None:
-    fields = {"max_new_tokens": 3, "decoder_input_details": True, "top_n_tokens": 2}
-    reply = call(base, "/generate", inputs="Hello", parameters=fields)
-    details = reply.json()["details"]
-    assert str(len(details["prefill"])) == reply.headers["x-prompt-tokens"]
-    assert details["prefill"][0]["logprob"] is None
-    assert all(token["logprob"] < 0 for token in details["prefill"][1:])
-    assert [len(entry) for entry in details["top_tokens"]] == [2] * len(details["tokens"])
-
-
-def test_best_of_keeps_the_losers(base: str) -> None:
-    fields = {"best_of": 2, "do_sample": True, "max_new_tokens": 8, "details": True, "temperature": 1.5}
-    body = call(base, "/generate", inputs=HELLO, parameters=fields).json()
-    assert len(body["details"]["best_of_sequences"]) == 1
 
 
 def test_stop_strings_stay(base: str) -> None:
@@ -159,26 +136,6 @@ def test_absent_parameters_sample_and_empty_ones_do_not(base: str) -> None:
     assert call(base, "/generate", inputs=HELLO).status == 200
 
 
-def test_timing_headers(base: str) -> None:
-    headers = call(base, "/generate", inputs=HELLO, parameters={"max_new_tokens": 4}).headers
-    names = (
-        "compute-type compute-time compute-characters total-time validation-time queue-time inference-time"
-    )
-    assert {
-        f"x-{name}" for name in (names + " time-per-token prompt-tokens generated-tokens").split()
-    } <= set(headers)
-    assert headers["x-compute-characters"] == str(len(HELLO))
-
-
-def test_lengths_are_checked_with_both_numbers(url: str) -> None:
-    reply = post(url, "/generate", {"inputs": "a " * 5000, "parameters": {}})
-    assert reply.status == 422
-    assert "`inputs` tokens + `max_new_tokens` must be <=" in reply.json()["error"]
-    assert "and 0 `max_new_tokens`" in reply.json()["error"]
-    reply = post(url, "/generate", {"inputs": "a " * 1500, "parameters": {"max_new_tokens": 1024}})
-    assert "`inputs` tokens + `max_new_tokens` must be <=" in reply.json()["error"]
-
-
 def test_tokens_cover_the_bytes_of_the_text(base: str) -> None:
     text = "Hello wörld, 你好"
     tokens = call(base, "/tokenize", inputs=text).json()
@@ -224,23 +181,6 @@ def test_the_client_uses_tools(url: str) -> None:
         [call] = reply.choices[0].message.tool_calls
         assert call.function.name == "get_weather"
         assert isinstance(json.loads(call.function.arguments)["city"], str)
-
-
-def test_a_choice_of_tools_may_be_declined(url: str) -> None:
-    message = chat(url, tools=[TOOL], max_tokens=120).json()["choices"][0]["message"]
-    assert ("content" in message) != ("tool_calls" in message)
-
-
-def test_a_streamed_call_ends_with_a_reason(url: str) -> None:
-    fields = {"tools": [TOOL], "tool_choice": "required", "stream_options": {"include_usage": True}}
-    events = payloads(chat(url, WEATHER, stream=True, max_tokens=80, **fields).body)
-    assert events[-1] == "[DONE]"
-    chunks = [json.loads(event) for event in events[:-1]]
-    assert chunks[0]["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "get_weather"
-    parts = [c["choices"][0]["delta"]["tool_calls"][0] for c in chunks[:-2]]
-    assert isinstance(json.loads("".join(part["function"]["arguments"] for part in parts))["city"], str)
-    assert chunks[-2]["choices"][0]["finish_reason"] in ("stop", "length")
-    assert chunks[-1]["usage"]["completion_tokens"] > 0
 
 
 def test_a_schema_by_value(url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from random import Random
 from typing import Any
 
@@ -55,7 +56,8 @@ TOOLS = (
     ),
 )
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
-SAMPLES = 40
+SAMPLES = int(os.environ.get("TEST_DRAWS", "12"))
+"""Texts of each grammar."""
 
 forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 
