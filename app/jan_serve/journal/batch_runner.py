@@ -305,7 +305,8 @@ class BatchRunner:
         try:
             while not (await asyncio.wait([call], timeout=_LOG_S))[0]:
                 await log.store()
-            return call.result()
+            # Who cancels the line cancels this task; anything else says nothing of the line.
+            return Reply(503, b"", "") if call.cancelled() else call.result()
         finally:
             if not call.done():
                 call.cancel()

@@ -263,6 +263,37 @@ async def test_a_row_that_cannot_be_read_is_told_of_and_stops_no_other(
         assert db.execute("SELECT count(*) FROM answers WHERE reply IS NULL").fetchone() == (0,)
 
 
+async def test_what_is_taken_up_twice_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal is full at the first answer that cannot be read, behind one that can."""
+    from jan_serve.journal.answers import AnswerTable
+
+    end, failures = AnswerTable.end, [InsufficientStorage("full for a moment")]
+
+    async def full_once(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await end(*args)
+
+    gate = Gate()
+    async with journaled_server(tmp_path, models(gate.saying("Hel", "lo.", after=0))) as client:
+        first, broken = [(await client.post(PATH, json=BODY)).json()["id"] for _ in range(2)]
+        await gate.reached.wait()
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite3", isolation_level=None)) as db:
+        db.execute("UPDATE answers SET request = ? WHERE id = ?", (b'{"input": 1}', broken))
+    again, held = models(saying("Hel", "lo.")), Gate()
+    again.clients[0].script = held.saying("Hel", "lo.", after=1)
+    monkeypatch.setattr(AnswerTable, "end", full_once)
+    async with journaled_server(tmp_path, again) as client:
+        assert (await client.get(f"{PATH}/{broken}")).json()["status"] == "failed"
+        await held.reached.wait()
+        held.opened.set()
+        assert text_of(await ended(client, first)) == "Hello."
+    assert not failures
+    assert len(again.clients[0].requests) == 1
+
+
 async def test_a_conversation_longer_than_a_request_goes_on(
     tmp_path: Path,
 ) -> None:

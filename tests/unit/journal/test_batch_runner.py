@@ -203,6 +203,22 @@ async def test_what_is_written_of_a_line_is_stored_before_its_end(
     assert await bench.background.journal.run(lambda db: db.execute("SELECT * FROM logs").fetchall()) == []
 
 
+async def test_work_on_a_line_that_something_cancels_is_done_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jan_serve.journal.batch_runner._LONGEST_WAIT_S", 0.001)
+
+    def cancelled_once(line: Line, number: int) -> Reply:
+        if number == 1:
+            raise asyncio.CancelledError
+        return GOOD
+
+    bench.replies = cancelled_once
+    await bench.add("one", "a", "b")
+    assert await bench.ended("one") == "completed"
+    assert bench.calls == {"a": 2, "b": 2}
+
+
 async def test_a_batch_that_cannot_run_lets_the_next_one_run(bench: Bench) -> None:
     bench.conditions.paused.add("asleep")
     bench.replies = lambda line, number: Reply(503, b"{}", "r") if line.custom_id == "gone" else GOOD

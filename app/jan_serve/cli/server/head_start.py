@@ -49,13 +49,21 @@ class DaemonThreads(ThreadPoolExecutor):
         with self._changed:
             if self._ended:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._todo.append((future, lambda: fn(*args, **kwargs)))
+            work: _Work = (future, lambda: fn(*args, **kwargs))
+            self._todo.append(work)
             if self._idle >= len(self._todo) or len(self._running) >= MAX_THREADS:
                 self._changed.notify()
                 return future
             thread = threading.Thread(target=self._work, name="blocking", daemon=True)
             self._running.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread left
+            with self._changed:
+                self._running.discard(thread)
+                if not self._running:  # else one of them takes it
+                    self._todo.remove(work)
+                    raise
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -295,13 +295,15 @@ class WorkerProcess:
         while True:
             await self._work.wait()
             self._work.clear()
-            while (oldest := self._oldest_request_s()) is not None or not self._watchdog.resting():
+            is_watched = True
+            while is_watched:
+                oldest = self._oldest_request_s()
                 self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
                 await self._pause()
                 if self._end_if_stalled(oldest):
                     return
-            # Fetches the counters of the requests that ended since the last pulse.
-            self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
+                # The last pulse has the counters of all requests that have ended.
+                is_watched = oldest is not None or not self._watchdog.resting()
 
     async def _pause(self) -> None:
         """Until the watchdog's next check. A pause that lasts far too long means that the machine was suspended."""

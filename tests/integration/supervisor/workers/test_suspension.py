@@ -7,13 +7,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import EngineStalled
-from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel
+from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, ReadState
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import WorkerProcess
@@ -38,7 +38,9 @@ class Sleep:
 
 
 @contextlib.asynccontextmanager
-async def streaming(clock: Sleep, silent_s: float) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
+async def streaming(
+    clock: Callable[[], float], silent_s: float
+) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
     """A worker and a stream of 100 pieces that has begun; its result is how many came."""
     begun, pieces = asyncio.Event(), 0
 
@@ -107,3 +109,18 @@ async def test_a_worker_that_freezes_in_its_load_is_ended_before_the_limit_of_a_
         assert worker.end.stall.phase == "silent"
     finally:
         await worker.stop()
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_part_of_a_state_is_not_awaited_from_a_worker_that_is_frozen() -> None:
+    async with streaming(time.monotonic, 1.0) as (worker, stream):
+        await stream
+        await until(lambda: worker.pong is not None and worker.pong.phase == "idle")
+        assert worker.pid is not None and isinstance(worker.outcome, ModelFacts)
+        os.kill(worker.pid, signal.SIGSTOP)
+        client = WorkerEngineClient("tiny", worker.outcome, worker)
+        worker.listen(client)
+        with pytest.raises(EngineStalled):
+            await asyncio.wait_for(client.ask(ReadState(state=1, offset=0, length=1)), 60)
+        assert worker.end is not None and worker.end.stall is not None

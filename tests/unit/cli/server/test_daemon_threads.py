@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -46,3 +47,29 @@ def test_what_waits_at_the_end_is_cancelled() -> None:
         threads.submit(int)
     gate.set()
     assert all(future.result(60) for future in holding)
+
+
+@pytest.mark.parametrize("is_there_one", [False, True])
+def test_work_for_which_the_system_has_no_thread_leaves_no_place_taken(
+    monkeypatch: pytest.MonkeyPatch, is_there_one: bool
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads, gate, begun = DaemonThreads(), threading.Event(), threading.Event()
+    if is_there_one:
+        threads.submit(lambda: (begun.set(), gate.wait(60)))
+        assert begun.wait(60)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        later = list[Future[int]]()
+        for number in range(2 * head_start.MAX_THREADS):
+            if is_there_one:
+                later.append(threads.submit(pow, number, 2))
+            else:
+                with pytest.raises(RuntimeError, match="new thread"):
+                    threads.submit(pow, number, 2)
+    gate.set()
+    assert [future.result(60) for future in later] == [number**2 for number in range(len(later))]
+    assert threads.submit(pow, 3, 2).result(60) == 9
+    threads.shutdown()

@@ -179,6 +179,8 @@ class BackgroundResponses:
                 return
             if self._background.journal.exists:
                 for answer in await self._table.open_answers():
+                    if answer.id in self._live:  # taken up by a call that failed at a later one
+                        continue
                     asked = _read(answer.id, answer.request)
                     if asked is not None:
                         self._started(answer, asked)
