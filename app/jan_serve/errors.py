@@ -7,6 +7,7 @@ JanServeError
 │   ├── UnsupportedContent        the model cannot read a content part (image, audio)
 │   ├── InvalidImage              an image is damaged, of another format, or exceeds a limit
 │   ├── InvalidAudio              a sound is damaged, of another format, or exceeds a limit
+│   ├── InvalidDocument           a PDF or text file is damaged, of another format, or exceeds a limit
 │   ├── UnsupportedOperation      the model cannot do this (infill without FIM tokens)
 │   ├── AdapterNotFound           the model has no such LoRA adapter
 │   ├── TemplateError             the chat template failed or exceeded a limit
@@ -153,6 +154,12 @@ class InvalidAudio(InvalidRequest):
     """A sound of the request is damaged, of another format, or exceeds a limit."""
 
     code = "invalid_audio"
+
+
+class InvalidDocument(InvalidRequest):
+    """A file of the request is damaged, encrypted, without text, of another format, or exceeds a limit."""
+
+    code = "invalid_document"
 
 
 class UnsupportedOperation(InvalidRequest):

@@ -13,6 +13,7 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
     text: str
 
 
+DOCUMENT_NOTE: Final = "[A document, which this server cannot read]"
 IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text only.)"
 """What a model that cannot see reads in place of an image in a tool's result."""
 
@@ -38,8 +39,21 @@ class AudioPart(msgspec.Struct, frozen=True, tag="audio"):
     file: bytes = b""
 
 
+class DocumentPart(msgspec.Struct, frozen=True, tag="document"):
+    """A PDF or a text file as the request has it: base64, alone or in a data URL. param: its field, for errors.
+
+    note: what the model reads in place of a file that cannot be read; None: the request is rejected.
+    """
+
+    base64: str
+    param: str = "messages"
+    name: str | None = None
+    note: str | None = None
+
+
 MediaPart = ImagePart | AudioPart
-ContentPart = TextPart | ImagePart | AudioPart
+ContentPart = TextPart | ImagePart | AudioPart | DocumentPart
+"""A document is text before a template sees it."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True):

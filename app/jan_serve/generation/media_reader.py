@@ -19,7 +19,15 @@ from jan_serve.audio_files import header as audio_header
 from jan_serve.audio_files.header import MAX_FILE_BYTES as MAX_AUDIO_BYTES
 from jan_serve.audio_files.header import MAX_SOUNDS, AudioHeader
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece, PromptPiece
-from jan_serve.core.messages import AudioPart, ContentPart, ImagePart, MediaPart, Message, TextPart
+from jan_serve.core.messages import (
+    AudioPart,
+    ContentPart,
+    DocumentPart,
+    ImagePart,
+    MediaPart,
+    Message,
+    TextPart,
+)
 from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest, ModelFailed, UnsupportedContent
 from jan_serve.generation.ports import EngineClient, ImageFetcher, MediaDecoder
 from jan_serve.helpers.kinds import DecodeAudio, DecodeImage
@@ -139,7 +147,14 @@ class MediaReader:
         self._models_with = models_with
 
     async def marked(self, messages: tuple[Message, ...], client: EngineClient) -> MarkedMessages:
-        """The messages as a template reads them. Raises InvalidImage, InvalidAudio, UnsupportedContent, ModelFailed."""
+        """The messages as a template reads them, documents as texts.
+
+        Raises InvalidImage, InvalidAudio, InvalidDocument, UnsupportedContent, ModelFailed.
+        """
+        if any(_has_documents(message.content) for message in messages):
+            from jan_serve.generation.document_reader import with_texts  # few requests have documents
+
+            messages = await with_texts(messages, self._decoder)
         parts = [part for message in messages for part in _media_parts(message.content)]
         if not parts:
             return MarkedMessages(messages)
@@ -167,7 +182,7 @@ class MediaReader:
         read = iter(media)
         pieces: list[PromptPiece] = []
         for part in parts:
-            if not isinstance(part, TextPart) and _understands(part, client):
+            if isinstance(part, ImagePart | AudioPart) and _understands(part, client):
                 pieces.append(next(read).piece)
                 continue
             text = part.text if isinstance(part, TextPart) else _note(part)
@@ -182,7 +197,7 @@ class MediaReader:
         read = iter(await self._read_all(_understood(_media_parts(tuple(parts)), client), client))
         found: list[ContentPart] = []
         for part in parts:
-            if not isinstance(part, TextPart) and _understands(part, client):
+            if isinstance(part, ImagePart | AudioPart) and _understands(part, client):
                 data = next(read).data
                 part = msgspec.structs.replace(part, file=data) if isinstance(part, ImagePart) else part
             found.append(part)
@@ -288,14 +303,18 @@ def _understood(parts: Sequence[MediaPart], client: EngineClient) -> list[MediaP
     return [part for part in parts if _understands(part, client)]
 
 
-def _note(part: MediaPart) -> str:
+def _note(part: ContentPart) -> str:
     return (part.note or "") if isinstance(part, ImagePart) else ""
 
 
 def _media_parts(content: str | tuple[ContentPart, ...] | None) -> list[MediaPart]:
     if content is None or isinstance(content, str):
         return []
-    return [part for part in content if not isinstance(part, TextPart)]
+    return [part for part in content if isinstance(part, ImagePart | AudioPart)]
+
+
+def _has_documents(content: str | tuple[ContentPart, ...] | None) -> bool:
+    return isinstance(content, tuple) and any(isinstance(part, DocumentPart) for part in content)
 
 
 def _marker(secret: str, number: int | str) -> str:
@@ -312,7 +331,7 @@ def _replaced(message: Message, text_for: Callable[[MediaPart], tuple[str, str]]
         return message
     text, apart = "", ""
     for index, part in enumerate(message.content or ()):
-        assert not isinstance(part, str)
+        assert not isinstance(part, str | DocumentPart)
         shown_text, around = (part.text, "\n") if isinstance(part, TextPart) else text_for(part)
         if index:
             text += "\n" if apart == around == "\n" else ""

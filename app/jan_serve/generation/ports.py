@@ -67,9 +67,9 @@ TemplateRenderer = Callable[[RenderRequest], Awaitable[RenderedChat]]
 """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
 
 MediaDecoder = Callable[[DecodeMedia], Awaitable[bytes]]
-"""Pixels (RGB8, rows from the top) or samples (float32, mono).
+"""Pixels (RGB8, rows from the top), samples (float32, mono) or text (UTF-8).
 
-Raises InvalidImage, InvalidAudio; EngineCrashed, Unavailable.
+Raises InvalidImage, InvalidAudio, InvalidDocument; EngineCrashed, Unavailable.
 """
 
 ImageFetcher = Callable[[str], Awaitable[bytes]]

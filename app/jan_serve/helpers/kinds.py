@@ -33,6 +33,7 @@ from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidAudio,
+    InvalidDocument,
     InvalidImage,
     InvalidModel,
     InvalidRequest,
@@ -230,11 +231,19 @@ class DecodeAudio(msgspec.Struct, frozen=True, kw_only=True, tag="audio"):
     rate: int
 
 
-DecodeMedia = DecodeImage | DecodeAudio
+class DecodePdf(msgspec.Struct, frozen=True, kw_only=True, tag="pdf"):
+    """data: the file, whose text is wanted."""
+
+    data: bytes
+
+
+DecodeMedia = DecodeImage | DecodeAudio | DecodePdf
 
 
 def _decoding_too_much(request: DecodeMedia) -> InvalidRequest:
     reason = "needs more time or memory than one file may use"
+    if isinstance(request, DecodePdf):
+        return InvalidDocument(f"the PDF {reason}")
     if isinstance(request, DecodeImage):
         return InvalidImage(f"the image {reason}")
     return InvalidAudio(f"the audio {reason}")
@@ -252,7 +261,7 @@ DECODING: Final[HelperKind[DecodeMedia, bytes]] = HelperKind(
     memory_limit_bytes=1 << 30,
     wall_limit_s=30.0,
 )
-"""Results are pixels (RGB8, rows from the top) or samples (float32, mono)."""
+"""Results are pixels (RGB8, rows from the top), samples (float32, mono) or text (UTF-8)."""
 
 
 class ReadHeader(msgspec.Struct, frozen=True, kw_only=True):

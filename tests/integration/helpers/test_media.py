@@ -11,10 +11,11 @@ import pytest
 from PIL import Image
 
 from jan_serve.audio_files import header as audio_header
-from jan_serve.errors import InvalidAudio, InvalidImage
-from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMedia
+from jan_serve.errors import InvalidAudio, InvalidDocument, InvalidImage
+from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMedia, DecodePdf
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files.header import ImageHeader, checked_header, shown_size
+from tests.support import pdfs
 from tests.support.helper_pools import helper_pool
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.processes import children
@@ -51,6 +52,16 @@ async def test_a_damaged_image_is_the_clients_fault_and_the_next_one_is_decoded(
         with pytest.raises(InvalidImage, match="damaged"):
             await pool.ask(request(noise[:300]))
         assert await pool.ask(request(picture(8, 8))) == bytes(RED) * 64
+
+
+async def test_pdfs_are_read_and_one_that_takes_too_long_is_refused() -> None:
+    async with decoders() as pool:
+        assert await pool.ask(DecodePdf(data=pdfs.pdf("words"))) == b"[page 1]\nwords"
+        with pytest.raises(InvalidDocument, match="unpacks to more than one file may use"):
+            await pool.ask(DecodePdf(data=pdfs.bomb()))
+        with pytest.raises(InvalidDocument, match=r"more time or memory|unpacks to more"):
+            await pool.ask(DecodePdf(data=pdfs.slow()))
+        assert await pool.ask(DecodePdf(data=pdfs.pdf("words"))) == b"[page 1]\nwords"
 
 
 # The largest of each kind that the header's check lets through.

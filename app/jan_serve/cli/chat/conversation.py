@@ -22,8 +22,8 @@ class Conversation(msgspec.Struct):
     """messages: user and assistant in turn, without the system message. Calls of tools and their results, if any, are
     between a question and its answer.
 
-    images: data URLs of images that go with the next question. keep_alive: how long the model stays loaded after an
-    answer, in the syntax of the API; None means as configured.
+    files: parts of content, images and documents, that go with the next question. keep_alive: how long the model stays
+    loaded after an answer, in the syntax of the API; None means as configured.
     """
 
     model: str
@@ -31,7 +31,7 @@ class Conversation(msgspec.Struct):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     answer_format: AnswerFormat | None = None
     messages: list[Message] = msgspec.field(default_factory=list[Message])
-    images: list[str] = msgspec.field(default_factory=list[str])
+    files: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     keep_alive: str | None = None
 
     def request(self, prompt: str, steps: Sequence[Message] = ()) -> dict[str, Any]:
@@ -48,21 +48,20 @@ class Conversation(msgspec.Struct):
         }
 
     def add(self, prompt: str, answer: str, steps: Sequence[Message] = ()) -> None:
-        """Keep a question, with its images, the steps to its answer, and the answer."""
+        """Keep a question, with its files, the steps to its answer, and the answer."""
         question = {"role": "user", "content": self._content(prompt)}
         self.messages += [question, *steps, {"role": "assistant", "content": answer}]
-        self.images = []
+        self.files = []
 
     def _content(self, prompt: str) -> str | list[dict[str, Any]]:
-        if not self.images:
+        if not self.files:
             return prompt
-        parts = [{"type": "image_url", "image_url": {"url": url}} for url in self.images]
-        return [*parts, {"type": "text", "text": prompt}]
+        return [*self.files, {"type": "text", "text": prompt}]
 
     def undo(self) -> str | None:
         """Remove the last question and its answer. Returns the question; None if there is none.
 
-        Its images go with the next question.
+        Its files go with the next question.
         """
         if not self.messages:
             return None
@@ -71,13 +70,13 @@ class Conversation(msgspec.Struct):
         del self.messages[start:]
         if isinstance(content, str):
             return content
-        self.images = [part["image_url"]["url"] for part in content[:-1]]
+        self.files = content[:-1]
         return content[-1]["text"]
 
     def clear(self) -> None:
-        """Remove all messages and images; the system message and the parameters stay."""
+        """Remove all messages and files; the system message and the parameters stay."""
         self.messages.clear()
-        self.images.clear()
+        self.files.clear()
 
     def to_json(self) -> str:
         """The content of a saved chat. Excludes the answer format."""
@@ -115,14 +114,23 @@ class _Image(msgspec.Struct, tag="image_url", tag_field="type"):
     image_url: _ImageUrl
 
 
+class _File(msgspec.Struct):
+    filename: str
+    file_data: str
+
+
+class _Document(msgspec.Struct, tag="file", tag_field="type"):
+    file: _File
+
+
 class _Question(msgspec.Struct, tag="user", tag_field="role"):
-    content: str | list[_Text | _Image]
+    content: str | list[_Text | _Image | _Document]
 
     def letter(self) -> str:
         if isinstance(self.content, str):
             return "q"
-        *images, text = self.content or [None]
-        return "q" if isinstance(text, _Text) and all(isinstance(each, _Image) for each in images) else "?"
+        *files, text = self.content or [None]
+        return "q" if isinstance(text, _Text) and not any(isinstance(each, _Text) for each in files) else "?"
 
 
 class _Function(msgspec.Struct):

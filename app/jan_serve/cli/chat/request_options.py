@@ -1,4 +1,4 @@
-"""What a chat request may have beside its messages: parameters, a format and images.
+"""What a chat request may have beside its messages: parameters, a format and files.
 
 Parameters are those of `/set` and `--set`: only names are checked; the server checks values. Formats are those of
 `/format` and `--format`: any JSON, a JSON Schema, or a grammar. Images are files, read and checked before they are
@@ -21,8 +21,13 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import InvalidImage
-from jan_serve.image_files.header import MAX_FILE_BYTES, checked_header
+from jan_serve.image_files.header import checked_header
+from jan_serve.store.files.small_files import TooLarge, read_limited
 from jan_serve.store.paths import user_path
+
+MAX_DOCUMENT_BYTES: Final = 32 << 20
+"""As the server's limit of one file."""
+_PDF: Final = b"%PDF-"
 
 PARAMETERS: Final = {
     "temperature": "randomness; 0 always picks the most likely token",
@@ -122,14 +127,29 @@ def read_format(name: str) -> AnswerFormat:
     return AnswerFormat(name, {"response_format": wrapped})
 
 
-def image_url(path: Path) -> str:
-    """A data URL of the file. Raises CommandError."""
+def file_part(path: Path) -> dict[str, Any]:
+    """The file as a part of a message: an image, a PDF, or text in UTF-8. Raises CommandError."""
     try:
-        with user_path(path).open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        header = checked_header(data)
+        data = read_limited(user_path(path), MAX_DOCUMENT_BYTES)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}", status=WRONG_USE) from None
+    except TooLarge as error:
+        raise CommandError(f"{path} {error}.", status=WRONG_USE) from None
+    encoded = base64.b64encode(data).decode()
+    if data.startswith(_PDF) or _is_text(data):
+        kind = "application/pdf" if data.startswith(_PDF) else "text/plain"
+        return {"type": "file", "file": {"filename": path.name, "file_data": f"data:{kind};base64,{encoded}"}}
+    try:
+        header = checked_header(data)
     except InvalidImage as error:
-        raise CommandError(f"{path}: {error.message}", status=WRONG_USE) from None
-    return f"data:image/{header.format.lower()};base64,{base64.b64encode(data).decode()}"
+        raise CommandError(
+            f"{path} is no PDF, no text in UTF-8, and: {error.message}", status=WRONG_USE
+        ) from None
+    return {"type": "image_url", "image_url": {"url": f"data:image/{header.format.lower()};base64,{encoded}"}}
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return bool(data.strip()) and "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False

@@ -12,7 +12,7 @@ import msgspec
 
 from jan_serve.cli.chat.chat_tools import ChatTools
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.request_options import PARAMETERS, image_url, parameter, read_format
+from jan_serve.cli.chat.request_options import PARAMETERS, file_part, parameter, read_format
 from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -118,13 +118,13 @@ def _format(session: ChatSession, rest: str) -> None:
         session.output.note(f"Answers follow {rest}.")
 
 
-def _image(session: ChatSession, rest: str) -> None:
-    images = session.conversation.images
+def _file(session: ChatSession, rest: str) -> None:
+    files = session.conversation.files
     if rest.lower() in ("off", "none"):
-        images.clear()
+        files.clear()
     elif rest:
-        images.append(image_url(Path(rest)))
-    session.output.note(f"Images that go with the next question: {len(images)}.")
+        files.append(file_part(Path(rest)))
+    session.output.note(f"Files that go with the next question: {len(files)}.")
 
 
 def _model(session: ChatSession, rest: str) -> None:
@@ -214,6 +214,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 
 _BYE: Final = SlashCommand("/bye", "leave, like Ctrl-D", _leave)
+_FILE: Final = SlashCommand("/file FILE|off", "send an image, a PDF or a text with the next question", _file)
 
 COMMANDS: Final[dict[str, SlashCommand]] = {
     "/help": SlashCommand("/help", "this list", _help),
@@ -225,7 +226,8 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     "/format": SlashCommand(
         "/format [FILE|json|off]", "constrain answers to a JSON Schema or a grammar", _format
     ),
-    "/image": SlashCommand("/image FILE|off", "send an image with the next question", _image),
+    "/file": _FILE,
+    "/image": _FILE,
     "/model": SlashCommand("/model [NAME]", "switch to another model", _model),
     "/models": SlashCommand("/models", "list the models of the server", _models),
     "/tools": SlashCommand("/tools", "list the tools of MCP servers; start those that ended", _tools),

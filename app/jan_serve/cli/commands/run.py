@@ -14,7 +14,7 @@ from jan_serve.cli.chat.chat_answer import ChatAnswer
 from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.exchange import exchange
-from jan_serve.cli.chat.request_options import assignments, image_url, read_format
+from jan_serve.cli.chat.request_options import assignments, file_part, read_format
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
 from jan_serve.cli.client.loading import note_base_model, ready_model
@@ -36,9 +36,14 @@ def run(
     prompt: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="The prompt. Standard input is appended.")
     ] = None,
-    images: Annotated[
+    files: Annotated[
         list[Path] | None,
-        typer.Option("--image", metavar="FILE", help="An image to send with the prompt; repeatable."),
+        typer.Option(
+            "--file",
+            "--image",
+            metavar="FILE",
+            help="An image, PDF or text to send with the prompt; repeatable.",
+        ),
     ] = None,
     system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message.")] = None,
     answer_format: Annotated[
@@ -90,7 +95,7 @@ def run(
         parameters=assignments(parameters or []),
         answer_format=read_format(answer_format) if answer_format is not None else None,
         keep_alive=keep_alive,
-        images=[image_url(path) for path in images or ()],
+        files=[file_part(path) for path in files or ()],
     )
     question = _question(model, prompt or [], output)
     if question is None and as_json:
@@ -100,21 +105,26 @@ def run(
         tools: ChatTools | None = None
         if mcp or allowed_tools:
             tools = stack.enter_context(chat_tools(loaded.settings.mcp_file, output, allowed_tools or ()))
-        if question is None:
-            # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
-            from jan_serve.cli.chat.line_editor import LineEditor
-
-            conversation.model, full_name = _ready(client, model, output)
-            note_base_model(client, (conversation.model, full_name), output)
-            output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
-            session = ChatSession(client, conversation, output, statistics, tools=tools)
-            file = loaded.settings.data_dir / "chat-history" if history else None
-            chat(session, LineEditor(file, lambda: model_names(client)).read)
+        if question is not None:
+            _begin(client, conversation, model, output)
+            asked = exchange(client, conversation, question, output, tools, silent=as_json)
+            _finish(asked.answer, output, as_json=as_json, statistics=statistics)
             return
-        conversation.model, full_name = _ready(client, model, output)
-        note_base_model(client, (conversation.model, full_name), output)
-        asked = exchange(client, conversation, question, output, tools, silent=as_json)
-        _finish(asked.answer, output, as_json=as_json, statistics=statistics)
+        # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
+        from jan_serve.cli.chat.line_editor import LineEditor
+
+        full_name = _begin(client, conversation, model, output)
+        output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
+        session = ChatSession(client, conversation, output, statistics, tools=tools)
+        file = loaded.settings.data_dir / "chat-history" if history else None
+        chat(session, LineEditor(file, lambda: model_names(client)).read)
+
+
+def _begin(client: ServerClient, conversation: Conversation, model: str | None, output: Output) -> str:
+    """Load the model of the conversation. Returns its full name."""
+    conversation.model, full_name = _ready(client, model, output)
+    note_base_model(client, (conversation.model, full_name), output)
+    return full_name
 
 
 def _question(model: str | None, words: list[str], output: Output) -> str | None:

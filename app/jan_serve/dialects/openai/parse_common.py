@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from jan_serve.core.messages import DOCUMENT_NOTE, DocumentPart
 from jan_serve.core.request import AdapterChoice, GenerationRequest, Prompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.openai.parse_constraint import constraint_of
@@ -30,7 +31,7 @@ from jan_serve.dialects.shared.generation_fields import (
 from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.thinking_fields import thinking_budget, thinking_switch
 from jan_serve.dialects.shared.wire_types import MAX_INT
-from jan_serve.errors import InvalidRequest
+from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
 def request_of(
@@ -55,6 +56,18 @@ def request_of(
         reports_progress=body.wants_reports,
         **more,
     )
+
+
+def document_part(data: str | None, name: str | None, field: str, *, of_result: bool) -> DocumentPart:
+    """A file of a message. Raises UnsupportedContent for one whose content is elsewhere.
+
+    of_result: a tool gave it, and rejecting a damaged one would end the conversation.
+    """
+    if data is None:
+        raise UnsupportedContent(
+            f"{field}: a file needs its content in base64; this server reads none from elsewhere", param=field
+        )
+    return DocumentPart(data, field, name, DOCUMENT_NOTE if of_result else None)
 
 
 def explicit_sampling(body: SamplingFields) -> frozenset[str]:

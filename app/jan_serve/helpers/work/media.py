@@ -1,9 +1,9 @@
-"""Decodes images and sounds. Started as `jan-serve media`; not a user command."""
+"""Decodes images, sounds and PDFs. Started as `jan-serve media`; not a user command."""
 
 from __future__ import annotations
 
 from jan_serve.helpers.child import serve
-from jan_serve.helpers.kinds import DECODING, DecodeImage, DecodeMedia
+from jan_serve.helpers.kinds import DECODING, DecodeImage, DecodeMedia, DecodePdf
 
 
 def main() -> int:
@@ -12,11 +12,18 @@ def main() -> int:
 
 
 def decoded(request: DecodeMedia) -> bytes:
-    """The pixels or samples. Each library is imported by the first request that needs it. Raises InvalidRequest."""
+    """The pixels, samples or text. Raises InvalidRequest.
+
+    Each library is imported by the first request that needs it.
+    """
     if isinstance(request, DecodeImage):
         from jan_serve.helpers.work import images
 
         return images.decoded(request.data, request.header, request.size)
+    if isinstance(request, DecodePdf):
+        from jan_serve.helpers.work import pdf
+
+        return pdf.text_of(request.data).encode()
     from jan_serve.helpers.work import audio
 
     return audio.decoded(request.data, request.header, request.rate)

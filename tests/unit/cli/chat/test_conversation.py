@@ -32,22 +32,25 @@ def test_undo_removes_the_last_pair() -> None:
     assert chat.messages == []
 
 
-def test_images_go_with_the_next_question_and_come_back_with_it() -> None:
-    chat = Conversation("m", images=["data:a", "data:b"])
+def test_files_go_with_the_next_question_and_come_back_with_it() -> None:
+    files: list[dict[str, Any]] = [
+        {"type": "image_url", "image_url": {"url": "data:a"}},
+        {"type": "file", "file": {"filename": "b.pdf", "file_data": "data:b"}},
+    ]
+    chat = Conversation("m", files=files)
     parts = chat.request("what?")["messages"][-1]["content"]
-    assert [part.get("image_url") for part in parts] == [{"url": "data:a"}, {"url": "data:b"}, None]
-    assert parts[-1] == {"type": "text", "text": "what?"}
+    assert parts == [*files, {"type": "text", "text": "what?"}]
     chat.add("what?", "a cat")
-    assert chat.images == []
+    assert chat.files == []
     assert chat.request("sure?")["messages"][0]["content"] == parts
     assert chat.request("sure?")["messages"][-1]["content"] == "sure?"
     other = Conversation("m")
     other.restore(chat.to_json())
     assert other.messages == chat.messages
     assert other.undo() == "what?"
-    assert other.images == ["data:a", "data:b"]
+    assert other.files == files
     other.clear()
-    assert other.images == []
+    assert other.files == []
 
 
 def test_a_saved_chat_is_restored() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.chat.slash_commands import COMMANDS, ChatSession
+from tests.support.pdfs import pdf
 from tests.support.pictures import data_url, picture
 from tests.unit.cli.chat.support import chatted
 
@@ -113,14 +114,22 @@ def test_help_names_every_command(session: ChatSession, capsys: pytest.CaptureFi
     assert "There is no command /hepl." in err and "Did you mean /help?" in err
 
 
-def test_an_image_goes_with_the_next_question(
+def test_files_go_with_the_next_question(
     session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "a.png"
+    file, report, junk = tmp_path / "a.png", tmp_path / "b.pdf", tmp_path / "c.bin"
     file.write_bytes(picture())
-    _, err = chatted(session, capsys, f"/image {file}", "/image", "/image off", "/image none.png", "/image")
-    notes = [line.rpartition(" ")[2] for line in err.splitlines() if line.startswith("Images that go")]
+    report.write_bytes(pdf("words"))
+    junk.write_bytes(b"\xff\0")
+    _, err = chatted(session, capsys, f"/image {file}", "/file", "/file off", "/file none.png", "/file")
+    notes = [line.rpartition(" ")[2] for line in err.splitlines() if line.startswith("Files that go")]
     assert notes == ["1.", "1.", "0.", "0."]
     assert "cannot read none.png" in err
-    chatted(session, capsys, f"/image {file}")
-    assert session.conversation.images == [data_url(picture())]
+    _, err = chatted(session, capsys, f"/file {file}", f"/file {report}", f"/file {junk}")
+    assert "is no PDF, no text in UTF-8, and: " in err
+    image, document = session.conversation.files
+    assert image["image_url"] == {"url": data_url(picture())}
+    assert document["file"]["filename"] == "b.pdf"
+    report.write_text("words of a text")
+    out, _ = chatted(session, capsys, "/file off", f"/file {report}", "!echo")
+    assert "b.pdf:\n\nwords of a text" in out

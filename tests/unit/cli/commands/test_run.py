@@ -123,10 +123,10 @@ def test_a_rejected_schema_names_the_place(ask: Run, tmp_path: Path) -> None:
 def test_an_image_is_checked_before_it_is_sent(ask: Run, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.png", tmp_path / "bad.png"
     good.write_bytes(picture(16, 8))
-    bad.write_bytes(b"text")
+    bad.write_bytes(b"\xff\0")
     refused = ask("run", "alpha", "--image", str(bad), "What?")
     assert refused.status == 2
-    assert "bad.png: not a PNG" in refused.err
+    assert "bad.png is no PDF, no text in UTF-8, and: not a PNG" in refused.err
     assert "cannot read" in ask("run", "alpha", "--image", str(tmp_path / "none.png"), "What?").err
     blind = ask("run", "alpha", "--image", str(good), "--image", str(good), "What?")
     assert blind.status == 2

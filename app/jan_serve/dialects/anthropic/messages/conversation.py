@@ -11,8 +11,10 @@ from typing import Final, Literal
 import msgspec
 
 from jan_serve.core.messages import (
+    DOCUMENT_NOTE,
     IMAGE_NOTE,
     ContentPart,
+    DocumentPart,
     FunctionCall,
     ImagePart,
     Message,
@@ -55,7 +57,6 @@ def signed_thought(thinking: str, signature: str) -> str:
 
 
 _BETWEEN: Final = "\n\n"
-_DOCUMENT_NOTE: Final = "[A document, which this server cannot read]"
 _ERROR: Final = "Error: "
 
 
@@ -74,7 +75,7 @@ class Conversation:
         self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
         self._turns: list[tuple[Literal["user", "assistant"], list[Block]]] = []
         self._num_new = 0  # blocks of the last message
-        self._fields = _ImageFields()
+        self._fields = _Fields()
         for index, message in enumerate(messages):
             self._add(message, f"messages[{index}]")
         if not self._turns:
@@ -146,7 +147,9 @@ class Conversation:
         texts: list[str] = []
         for part in _parts(blocks, self._fields):
             if not isinstance(part, TextPart):
-                raise UnsupportedContent(f"{part.param}: a system message holds an image", param=part.param)
+                raise UnsupportedContent(
+                    f"{part.param}: a system message holds an image or a file", param=part.param
+                )
             texts.append(part.text)
         return _BETWEEN.join(texts)
 
@@ -179,8 +182,8 @@ def _left_out(blocks: Iterable[Block | ResultBlock], where: str) -> Iterator[str
                 pass
 
 
-class _ImageFields:
-    """Where the images of a request are, for errors: turns are merged before their blocks are read."""
+class _Fields:
+    """Where the images and documents of a request are, for errors: turns are merged before their blocks are read."""
 
     def __init__(self) -> None:
         self._fields: dict[int, str] = {}
@@ -189,7 +192,7 @@ class _ImageFields:
         """The blocks must outlive this object."""
         for index, block in enumerate(blocks):
             match block:
-                case ImageBlock():
+                case ImageBlock() | DocumentBlock(source=Base64Source()):
                     self._fields[id(block)] = f"{where}[{index}].source"
                 case ToolResultBlock(content=list() as inner):
                     self.add(inner, f"{where}[{index}].content")
@@ -198,7 +201,7 @@ class _ImageFields:
                 case _:
                     pass
 
-    def of(self, block: ImageBlock) -> str:
+    def of(self, block: ImageBlock | DocumentBlock) -> str:
         return self._fields.get(id(block), "messages")
 
 
@@ -224,7 +227,7 @@ def _content(parts: Iterable[ContentPart]) -> str | tuple[ContentPart, ...]:
 
 
 def _parts(
-    blocks: Iterable[Block | ResultBlock], fields: _ImageFields, *, must_read: bool = True
+    blocks: Iterable[Block | ResultBlock], fields: _Fields, *, must_read: bool = True
 ) -> Iterable[ContentPart]:
     """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent.
 
@@ -258,19 +261,21 @@ def _image(block: ImageBlock, field: str) -> ImagePart:
             )
 
 
-def _document(block: DocumentBlock, fields: _ImageFields, *, must_read: bool) -> Iterable[ContentPart]:
+def _document(block: DocumentBlock, fields: _Fields, *, must_read: bool) -> Iterable[ContentPart]:
     yield from (TextPart(text) for text in (block.title, block.context) if text)
     match block.source:
         case PlainTextSource(data=text):
             yield TextPart(text)
         case ContentSource(content=content):
             yield from _parts(_blocks(content), fields)
+        case Base64Source(data=data):
+            yield DocumentPart(data, fields.of(block), note=None if must_read else DOCUMENT_NOTE)
         case _ if not must_read:
-            yield TextPart(_DOCUMENT_NOTE)
+            yield TextPart(DOCUMENT_NOTE)
         case source:
             raise UnsupportedContent(
-                f"messages: a document of source {source.type} cannot be read here; send its text"
-                " (source of type text or content)",
+                f"messages: a document of source {source.type} cannot be read here; send its base64 or its text"
+                " (source of type base64, text or content)",
                 param="messages",
             )
 

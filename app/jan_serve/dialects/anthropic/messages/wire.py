@@ -62,7 +62,7 @@ class ContentSource(WireModel):
 
 
 class DocumentBlock(WireModel):
-    """A document: texts are read, files are rejected."""
+    """A document: texts, and PDFs in base64."""
 
     type: Literal["document"]
     source: Annotated[

@@ -20,6 +20,7 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.chat import wire
 from jan_serve.dialects.openai.parse_common import (
     choice_counts,
+    document_part,
     reasoning_budget,
     request_of,
     stop_conditions,
@@ -162,7 +163,7 @@ def _with_refusal(
 
 
 def _part(
-    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.RefusalPart | wire.OtherPart,
+    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.FilePart | wire.RefusalPart | wire.OtherPart,
     field: str,
     note: str | None,
 ) -> ContentPart:
@@ -176,6 +177,10 @@ def _part(
             return ImagePart(url, f"{field}.image_url", note)
         case wire.AudioPart():
             return AudioPart(part.input_audio.data, f"{field}.input_audio.data")
+        case wire.FilePart(file=file):
+            return document_part(
+                file.file_data, file.filename, f"{field}.file.file_data", of_result=note is not None
+            )
         case wire.OtherPart():
             raise UnsupportedContent(
                 f"messages: content of type {part.type} is not supported", param="messages"

@@ -50,14 +50,29 @@ class RefusalPart(WireModel):
     refusal: str
 
 
+class File(WireModel):
+    """file_data: base64, alone or in a data URL. file_id: of a file at OpenAI, which this server lacks."""
+
+    file_data: str | None = None
+    filename: str | None = None
+    file_id: str | None = None
+
+
+class FilePart(WireModel):
+    """A document: a PDF, or text in UTF-8."""
+
+    type: Literal["file"]
+    file: File
+
+
 class OtherPart(WireModel):
     """Other media: rejected."""
 
-    type: Literal["audio_url", "video_url", "file"]
+    type: Literal["audio_url", "video_url"]
 
 
 ContentPart = Annotated[
-    TextPart | ImagePart | AudioPart | RefusalPart | OtherPart, Field(discriminator="type")
+    TextPart | ImagePart | AudioPart | FilePart | RefusalPart | OtherPart, Field(discriminator="type")
 ]
 Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]
 Content = str | Parts | None

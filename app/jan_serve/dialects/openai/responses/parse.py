@@ -13,6 +13,7 @@ from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.parse_common import (
     check_metadata,
+    document_part,
     reasoning_budget,
     request_of,
     stop_conditions,
@@ -28,6 +29,7 @@ from jan_serve.dialects.openai.responses.wire import (
     ContentPart,
     CreateResponseRequest,
     CustomCallItem,
+    FilePart,
     FunctionCallItem,
     HostedItem,
     ImagePart,
@@ -173,6 +175,10 @@ def _part(part: ContentPart, where: str, note: str | None) -> core.ContentPart:
             return core.TextPart(part.refusal)
         case ImagePart():
             return _image(part.image_url, f"{where}.image_url", note)
+        case FilePart():
+            return document_part(
+                part.file_data, part.filename, f"{where}.file_data", of_result=note is not None
+            )
         case MediaPart():
             raise UnsupportedContent(f"{where}: content of type {part.type} is not supported", param="input")
 

@@ -34,13 +34,25 @@ class ImagePart(WireModel):
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
+class FilePart(WireModel):
+    """A document, as in a chat. file_id, file_url: of a file elsewhere, which this server does not fetch."""
+
+    type: Literal["input_file"]
+    file_data: str | None = None
+    filename: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+
+
 class MediaPart(WireModel):
     """Other media: rejected."""
 
-    type: Literal["input_file", "input_audio"]
+    type: Literal["input_audio"]
 
 
-ContentPart = Annotated[TextPart | RefusalPart | ImagePart | MediaPart, Field(discriminator="type")]
+ContentPart = Annotated[
+    TextPart | RefusalPart | ImagePart | FilePart | MediaPart, Field(discriminator="type")
+]
 Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "input.content")]
 Content = str | Parts
 

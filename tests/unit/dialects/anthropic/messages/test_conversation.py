@@ -6,7 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
+from jan_serve.core.messages import (
+    DOCUMENT_NOTE,
+    IMAGE_NOTE,
+    DocumentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+)
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest
 from jan_serve.dialects.shared.packed_texts import THOUGHT, UNREAD_THOUGHT
@@ -174,7 +183,7 @@ PDF: Final[dict[str, Any]] = {
     "title": "T",
     "source": {"type": "base64", "media_type": "application/pdf", "data": ""},
 }
-NOTE: Final = "T\n\n[A document, which this server cannot read]"
+ELSEWHERE: Final[dict[str, Any]] = {"type": "document", "source": {"type": "url", "url": "https://a/b.pdf"}}
 
 
 WITH_DOCUMENTS: Final[list[Turns]] = [
@@ -188,7 +197,18 @@ WITH_DOCUMENTS: Final[list[Turns]] = [
 @pytest.mark.parametrize("messages", WITH_DOCUMENTS)
 def test_a_document_that_cannot_be_read_does_not_end_a_conversation(messages: Turns) -> None:
     """An agent reads a PDF file, or it stays in the conversation after it was rejected."""
-    assert NOTE in [turn.content for turn in conversation(messages).messages]
+    contents = [turn.content for turn in conversation(messages).messages]
+    assert any(
+        isinstance(part, DocumentPart) and part.note == DOCUMENT_NOTE
+        for content in contents
+        if isinstance(content, tuple)
+        for part in content
+    )
+
+
+def test_a_document_elsewhere_that_an_agent_read_is_a_note() -> None:
+    found = conversation([("user", [result("a", [ELSEWHERE])])]).messages
+    assert [turn.content for turn in found] == [DOCUMENT_NOTE]
 
 
 def test_images_of_the_user_are_parts() -> None:
@@ -235,11 +255,7 @@ REFUSED: Final[list[tuple[Turns, str, type[InvalidRequest]]]] = [
     ([], "at least one message", InvalidRequest),
     ([("system", "x")], "at least one message", InvalidRequest),
     ([("user", [{"type": "image", "source": {"type": "file", "file_id": "f"}}])], "base64", UnsupportedContent),
-    (
-        [("user", [PDF])],
-        "source base64 cannot be read",
-        UnsupportedContent,
-    ),
+    ([("user", [ELSEWHERE])], "source url cannot be read", UnsupportedContent),
     ([("system", [IMAGE])], "a system message holds an image", UnsupportedContent),
     ([("assistant", [IMAGE])], "an assistant's message cannot hold image", InvalidRequest),
     ([("assistant", [result("a", "b")])], "cannot hold tool_result", InvalidRequest),

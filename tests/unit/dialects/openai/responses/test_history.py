@@ -213,7 +213,10 @@ def test_several_actions_are_one_call() -> None:
             {"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]},
             "input[0].content",
         ),
-        ({"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}, "input[0].content[0]"),
+        (
+            {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]},
+            "input[0].content[0].file_data",
+        ),
         ({**OUTPUT, "output": [{"type": "input_audio"}]}, "input[0].output[0]"),
     ],
 )
@@ -221,7 +224,7 @@ def test_media_are_refused_with_their_place(item: dict[str, Any], where: str) ->
     with pytest.raises(UnsupportedContent) as caught:
         history(item)
     assert caught.value.message.startswith(f"{where}: ")
-    assert caught.value.param == (where if where.endswith("image_url") else "input")
+    assert caught.value.param == (where if where.endswith(("image_url", "file_data")) else "input")
 
 
 def test_a_reference_to_what_is_not_kept_is_refused() -> None:
