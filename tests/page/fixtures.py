@@ -93,6 +93,8 @@ def url(built_page: None, folder: Path, shelf: Path) -> Generator[str]:
         str(shelf),
         "--model",
         "first",
+        "--chat-bytes",
+        "0",  # each tab has its own chats
     )
     with serving(folder, *flags) as server:
         yield server.url(START_S)

@@ -127,6 +127,6 @@ def opened_tab(browser: Browser, url: str, **options: Any) -> Generator[Tab]:
         tab = Tab(context.new_page(), url)
         tab.page.goto(url)
         yield tab
-        assert tab.problems == []
+        assert not tab.problems, tab.problems
     finally:
         context.close()

@@ -1,5 +1,5 @@
 // The frame: navigation, the view named in the address, the key dialog and the notices.
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { BatchesView } from "./batches/batches_view";
 import { ChatView } from "./chat/chat_view";
@@ -34,11 +34,18 @@ export function App() {
   const [helpOpen, setHelpOpen] = useState(false);
 
   useEffect(() => {
-    void loadConversations();
-    void detectProxy();
+    void detectProxy().then(loadConversations);
     return watchModels();
   }, []);
-  useEffect(() => effect(() => void (keyEpoch.value > 0 && refreshModels())), []);
+  useEffect(
+    () =>
+      effect(() => {
+        if (keyEpoch.value === 0) return;
+        void refreshModels();
+        void untracked(loadConversations);
+      }),
+    [],
+  );
   useEffect(() => {
     const press = (event: KeyboardEvent) => onKey(event, () => setHelpOpen(true), () => setMenuOpen(false));
     document.addEventListener("keydown", press);

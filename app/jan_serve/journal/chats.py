@@ -92,6 +92,10 @@ class ChatTable:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
+    @property
+    def is_kept(self) -> bool:
+        return self._journal.max_bytes > 0
+
     async def store_id(self, owner: str) -> str:
         """Of the owner and the file: another file, as after a damage, has another second part."""
 

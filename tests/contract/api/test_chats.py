@@ -16,7 +16,7 @@ from tests.support.journaled import journaled_server
 
 pytestmark = pytest.mark.anyio
 
-CHAT = {
+CHAT: dict[str, Any] = {
     "title": "Weather",
     "settings": {"system": "Be brief.", "temperature": None, "sampling": {"top_k": 5}},
     "messages": [
@@ -180,7 +180,8 @@ async def test_chats_outlive_the_server_and_a_damaged_journal(tmp_path: Path) ->
 
 async def test_a_server_that_keeps_none_says_so(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, chat_bytes=0) as client:
-        response = await client.get("/extras/chats")
+        assert (await client.get("/extras/chats")).json() == {"data": [], "before": None, "store": None}
+        response = await client.put("/extras/chats/one", json=CHAT)
         refused(response, 400, "unsupported_operation")
         assert "`chat_bytes` is 0" in response.json()["error"]["message"]
     assert not (tmp_path / CHATS_FILE).exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,7 +186,7 @@ async def test_an_excerpt_shows_the_words_where_they_are(table: ChatTable) -> No
 @pytest.mark.parametrize(
     "asked", [{}, {"words": "fox"}, {"folder": "x"}, {"pinned": True}, {"words": "fox dog"}]
 )
-async def test_no_list_is_sorted_as_a_whole(table: ChatTable, asked: dict[str, object]) -> None:
+async def test_no_list_is_sorted_as_a_whole(table: ChatTable, asked: dict[str, Any]) -> None:
     plans = list[str]()
 
     def trace(db: sqlite3.Connection, command: str) -> None:

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Message } from "../state/conversation";
 import { isAnswering, open } from "../state/conversations";
 import { currentModel, isBase, onlyBuiltIn } from "../state/models";
+import { isShared } from "../state/sync";
 import { changeUnsent } from "../state/unsent";
 import type { Model } from "../api/models";
 import { AdvisedModels } from "../models/advice";
@@ -18,7 +19,7 @@ const NEAR_END_PX = 80;
 
 export function ChatView() {
   const [settingsOpen, setSettingsOpen] = useState(false);
-  const { id, title, messages } = open.value;
+  const { id, title, messages, partial } = open.value;
   const last = messages.at(-1);
   const list = useFollowingScroll(id, messages);
 
@@ -32,7 +33,7 @@ export function ChatView() {
       </div>
       {settingsOpen && <ChatSettingsPanel />}
       <div class="messages" ref={list} tabIndex={0} role="log" aria-label="Messages" aria-live="off">
-        {messages.length === 0 ? <Welcome /> : <h1 class="off-screen">{title}</h1>}
+        {partial && messages.length === 0 ? <p class="hint">Loading…</p> : messages.length === 0 ? <Welcome /> : <h1 class="off-screen">{title}</h1>}
         {isBase(currentModel.value) && <p class="hint base">This file has no chat template: it is a base model that continues text, not one that chats.</p>}
         {messages.map((message) => (
           <MessageView key={message.id} message={message} isLast={message === last} isWriting={message === last && isAnswering.value} />
@@ -77,7 +78,7 @@ function Welcome() {
 function introduction(model: Model | undefined): string {
   if (model === undefined) return "There is no model yet: get one under Models.";
   const answers = onlyBuiltIn.value ? `${model.id} is a tiny built-in model for trying the server: it knows next to nothing.` : `${model.id} answers, on this server.`;
-  return `${answers} Chats stay in this browser.`;
+  return `${answers} ${isShared.value ? "It keeps your chats, too." : "Chats stay in this browser."}`;
 }
 
 /** Offers a real model where there is none. */

@@ -56,6 +56,14 @@ export interface Conversation {
   updated: number;
   settings: ChatSettings;
   messages: Message[];
+  folder?: string;
+  pinned?: boolean;
+  /** What the server has of it: see ChatPage. */
+  stored?: { store: string; version: number };
+  /** Whether it has changed since. */
+  unsaved?: boolean;
+  /** Its messages are on the server only. */
+  partial?: boolean;
 }
 
 const TITLE_CHARS = 48;

@@ -1,11 +1,14 @@
 // All conversations, the open one, and the answers in progress.
 import { computed, signal } from "@preact/signals";
 import { streamChat } from "../api/chat";
+import type { ChatFacts } from "../api/chats";
 import { messageOf, wasAborted } from "../api/http";
+import { conversations, findChat, listThem, running, storageProblem, unlist } from "./chat_list";
 import { chatRequest, newConversation, newMessage, titleOf, withEdit, withNews } from "./conversation";
 import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
 import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
 import { currentModel, refreshModels } from "./models";
+import { bringBack, changeFacts, connect, isShared, mayBeShared, push, readWhole, refresh, remove } from "./sync";
 import { offerUndo } from "./undo";
 import { dropUnsent } from "./unsent";
 import { replacing, withVersion } from "./versions";
@@ -13,44 +16,53 @@ import { replacing, withVersion } from "./versions";
 const SAVE_MS = 1_000;
 const LOOK_MS = 300;
 
-/** Most recently changed first. */
-export const conversations = signal<Conversation[]>([]);
 export const openId = signal("");
-/** The reason why this browser cannot store chats, if it cannot. */
-export const storageProblem = signal<string | null>(null);
 
-const running = signal<ReadonlyMap<string, AbortController>>(new Map());
 const draft = signal(newConversation());
 const saves = new Map<string, number>();
 
 export const open = computed(() => conversations.value.find(({ id }) => id === openId.value) ?? draft.value);
 export const isAnswering = computed(() => running.value.has(open.value.id));
 
+/** Reads the list anew: at the start, and with another key. */
 export async function loadConversations(): Promise<void> {
+  const known = new Set(conversations.value.map(({ id }) => id));
+  let stored: Conversation[] = [];
   try {
-    const stored = await readConversations();
-    const known = new Set(conversations.value.map(({ id }) => id));
-    const all = [...conversations.value, ...stored.filter(({ id }) => !known.has(id))];
-    conversations.value = all.sort(latestFirst);
+    stored = await readConversations();
   } catch (error) {
     storageProblem.value = messageOf(error);
   }
+  await connect(stored.filter(({ id }) => !known.has(id) || findChat(id)?.unsaved !== true));
+  for (const { id, unsaved } of conversations.value) if (unsaved) void push(id);
 }
 
 onOtherTabs(async (id) => {
   // An answer in progress here is newer than the stored one.
   if (running.value.has(id) || saves.has(id)) return;
   const stored = await readConversation(id);
-  const others = conversations.value.filter((conversation) => conversation.id !== id);
-  conversations.value = stored ? [stored, ...others].sort(latestFirst) : others;
+  if (stored) listThem([stored]);
+  else unlist(id);
 });
 
-function latestFirst(one: Conversation, other: Conversation): number {
-  return other.updated - one.updated;
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState !== "visible") return;
+  if (isShared.value) void refresh().then(readOpen, () => undefined); // the next try is soon
+  else if (mayBeShared) void loadConversations();
+});
+
+/** The messages of the open chat, if only the server has them. */
+async function readOpen(): Promise<void> {
+  try {
+    await readWhole(openId.value);
+  } catch (error) {
+    storageProblem.value = messageOf(error);
+  }
 }
 
 export function openConversation(id: string): void {
   openId.value = id;
+  void readOpen();
 }
 
 /** Opens the new chat: the one that nothing was asked in yet, with what is typed there, if there is one. */
@@ -61,31 +73,41 @@ export function startConversation(): void {
   openId.value = draft.value.id;
 }
 
-export function renameConversation(id: string, title: string): void {
-  change(id, (conversation) => ({ ...conversation, title: title.trim() || conversation.title }));
-  saveNow();
+/** Changes title, folder or pin. */
+export function arrange(id: string, facts: ChatFacts): void {
+  const conversation = findChat(id);
+  if (conversation === undefined || Object.keys(facts).length === 0) return;
+  if (isShared.value && conversation.stored) void changeFacts(id, facts);
+  else {
+    change(id, (known) => ({ ...known, ...facts }));
+    saveNow();
+  }
 }
 
 /** Deletes a chat, unless the user takes that back in time. */
 export async function deleteConversation(id: string): Promise<void> {
   stop(id);
-  const gone = conversations.value.find((conversation) => conversation.id === id);
+  const gone = findChat(id);
   if (gone === undefined) return;
-  conversations.value = conversations.value.filter((conversation) => conversation.id !== id);
+  unlist(id);
   dropUnsent(id);
   // An answer that is being stopped still writes to this id.
   if (draft.value.id === id) draft.value = { ...newConversation(), settings: draft.value.settings };
   if (openId.value === id) startConversation();
   window.clearTimeout(saves.get(id));
   saves.delete(id);
-  const takeBack = () => {
-    conversations.value = [gone, ...conversations.value].sort(latestFirst);
-    openConversation(id);
-    saveSoon(id);
+  const isOnServer = isShared.value && gone.stored !== undefined;
+  const deleted = Promise.all([kept(dropConversation(id)), isOnServer ? remove(id) : undefined]);
+  const takeBack = async () => {
+    listThem([gone]);
+    if (gone.partial !== true) saveSoon(id);
     saveNow();
+    await deleted;
+    if (isOnServer) await bringBack(gone);
+    openConversation(id);
   };
-  offerUndo({ text: `“${gone.title}” is deleted`, takeBack });
-  await kept(dropConversation(id));
+  offerUndo({ text: `“${gone.title}” is deleted`, takeBack: () => void takeBack() });
+  await deleted;
 }
 
 export function changeSettings(settings: Partial<ChatSettings>): void {
@@ -129,13 +151,14 @@ export function stop(id: string = open.value.id): void {
 }
 
 async function answer(prepare: (messages: Message[]) => Message[], versions: Partial<Message> = {}): Promise<void> {
-  const { id } = open.value;
+  const { id, partial } = open.value;
   if (running.value.has(id)) return;
+  if (partial) return readOpen();
   const controller = new AbortController();
   const model = currentModel.value?.id ?? "";
   const reply: Message = { ...newMessage("assistant", ""), model, ...versions };
   change(id, (conversation) => prepared(conversation, prepare));
-  const asked = conversations.value.find((conversation) => conversation.id === id)!;
+  const asked = findChat(id)!;
   change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));
   running.value = new Map(running.value).set(id, controller);
   saveNow();
@@ -151,10 +174,11 @@ async function answer(prepare: (messages: Message[]) => Message[], versions: Par
     const words = wasAborted(error) ? { finish: "stopped" } : { error: messageOf(error) };
     patch(id, reply.id, words);
   } finally {
-    saveNow();
     const left = new Map(running.value);
     left.delete(id);
     running.value = left;
+    saveNow();
+    void push(id);
     void refreshModels();
   }
 }
@@ -183,9 +207,10 @@ function patch(id: string, messageId: string, changes: Partial<Message>): void {
 }
 
 function change(id: string, how: (conversation: Conversation) => Conversation): void {
-  const known = conversations.value.find((conversation) => conversation.id === id);
+  const known = findChat(id);
   if (known === undefined && id !== draft.value.id) return;
-  const changed = { ...how(known ?? draft.value), updated: Date.now() };
+  if (known?.partial) return;
+  const changed = { ...how(known ?? draft.value), updated: Date.now(), unsaved: true };
   if (known === undefined && changed.messages.length === 0) {
     draft.value = changed; // an empty chat is not listed
     return;
@@ -199,8 +224,8 @@ function saveSoon(id: string): void {
   if (saves.has(id)) return;
   const save = () => {
     saves.delete(id);
-    const conversation = conversations.value.find((known) => known.id === id);
-    if (conversation) void kept(writeConversation(conversation));
+    write(id);
+    if (!running.value.has(id)) void push(id);
   };
   saves.set(id, window.setTimeout(save, SAVE_MS));
 }
@@ -209,16 +234,21 @@ function saveSoon(id: string): void {
 export function saveNow(): void {
   for (const [id, timer] of saves) {
     window.clearTimeout(timer);
-    const conversation = conversations.value.find((known) => known.id === id);
-    if (conversation) void kept(writeConversation(conversation));
+    write(id);
+    void push(id);
   }
   saves.clear();
+}
+
+function write(id: string): void {
+  const conversation = findChat(id);
+  if (conversation) void kept(writeConversation(conversation));
 }
 
 async function kept(work: Promise<void>): Promise<void> {
   try {
     await work;
-    storageProblem.value = null;
+    if (!isShared.value) storageProblem.value = null;
   } catch (error) {
     storageProblem.value = messageOf(error);
   }

@@ -5,7 +5,7 @@ import type { Message } from "./conversation";
 export function replacing(messages: Message[], at: number): Pick<Message, "version" | "versions"> {
   const known = messages[at];
   if (known === undefined) return {};
-  const versions = others(messages, at);
+  const versions = alternatives(messages, at);
   return { versions, version: Math.max(...versions.map(numberOf)) + 1 };
 }
 
@@ -14,7 +14,7 @@ export function withVersion(messages: Message[], id: string, version: number): M
   const at = messages.findIndex((message) => message.id === id);
   const chosen = messages[at]?.versions?.find((tail) => numberOf(tail) === version);
   if (chosen === undefined) return messages;
-  const versions = others(messages, at).filter((tail) => tail !== chosen);
+  const versions = alternatives(messages, at).filter((tail) => tail !== chosen);
   return [...messages.slice(0, at), { ...chosen[0]!, versions }, ...chosen.slice(1)];
 }
 
@@ -23,12 +23,12 @@ export function numbersOf(message: Message): number[] {
   return [message.version ?? 0, ...(message.versions ?? []).map(numberOf)].sort((one, other) => one - other);
 }
 
-/** Its other versions, and the one that is shown. */
-function others(messages: Message[], at: number): Message[][] {
+/** Its other versions, and last the one that is shown, each with all that follows it. */
+export function alternatives(messages: Message[], at: number): Message[][] {
   const { versions, ...head } = messages[at]!;
   return [...(versions ?? []), [head, ...messages.slice(at + 1)]];
 }
 
-function numberOf(tail: Message[]): number {
+export function numberOf(tail: Message[]): number {
   return tail[0]!.version ?? 0;
 }

@@ -12,6 +12,7 @@ const PATHS = {
   settings: "M4 7h10M18 7h2M4 17h2M10 17h10M14 4.500v5M6 14.500v5",
   menu: "M4 6h16M4 12h16M4 18h16",
   trash: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
+  pin: "M9 4h6l-1 6 3 4H7l3-4zM12 14v6",
   edit: "M4 20l1-5L16 4l4 4L9 19z",
   again: "M20 12a8 8 0 11-2.500-5.800M20 3v4h-4",
   close: "M6 6l12 12M18 6L6 18",

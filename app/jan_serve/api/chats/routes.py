@@ -66,6 +66,8 @@ def _add_lists(router: APIRouter, table: ChatTable) -> None:
     ) -> Response:
         """List the chats of this key, the latest first, or those in which all words are found."""
         owner = cache_salt.get()
+        if not table.is_kept:
+            return json_reply({"data": [], "before": None, "store": None})
         asked = Asked(limit=limit, before=before, words=q, folder=folder, pinned=pinned)
         found, has_more = await table.page(owner, asked)
         return json_reply(

@@ -154,12 +154,14 @@ class ChatHead(BaseModel):
 
 
 class ChatList(BaseModel):
-    """The latest first. before: names the next page; null if there is none. store: changes if the server has lost all
-    chats."""
+    """The latest first. before: names the next page; null if there is none.
+
+    store: another one if the server has lost all chats; null if it keeps none.
+    """
 
     data: list[ChatHead]
     before: int | None
-    store: str
+    store: str | None
 
 
 class Chat(BaseModel):

@@ -32,7 +32,7 @@ def shown(line: list[dict[str, Any]]) -> str:
     return " ".join(words)
 
 
-TREES = {
+TREES: dict[str, tuple[list[str], str, str]] = {
     "a line": (["a<", "b<a", "c<b"], "c", "a b c"),
     "the leaf is not the last": (["a<", "b<a", "c<b"], "b", "a b c"),
     "two answers": (["a<", "b<a", "c<a"], "b", "a b{c@1}@0"),

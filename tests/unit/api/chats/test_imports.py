@@ -67,7 +67,7 @@ def open_webui() -> dict[str, Any]:
 
 def chatgpt() -> dict[str, Any]:
     def node(name: str, parent: str | None, role: str, content: Any, **facts: Any) -> dict[str, Any]:
-        message = {
+        message: dict[str, Any] = {
             "id": name, "author": {"role": role, "name": None, "metadata": {}}, "create_time": 1.5, "content": content,
             "status": "finished_successfully", "recipient": facts.pop("recipient", "all"), "metadata": facts,
         }  # fmt: skip
@@ -174,7 +174,7 @@ def test_what_is_no_export_is_refused_as_a_whole(body: object) -> None:
 
 def test_more_chats_than_fit_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="10001 chats, the limit is 10000"):
-        read_chats([{}] * 10_001)
+        read_chats([own()] * 10_001)
 
 
 def test_a_chat_that_cannot_be_stored_is_named_and_the_others_come() -> None:
@@ -207,8 +207,8 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     """Each container within, with each of its keys."""
     found, waiting = list[tuple[Any, Any]](), [value]
     while waiting:
-        item = waiting.pop()
-        keys = list(item) if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ()
+        item: Any = waiting.pop()
+        keys: Any = item if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ()
         for key in keys:
             found.append((item, key))
             waiting.append(item[key])
