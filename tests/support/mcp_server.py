@@ -144,6 +144,8 @@ def _call(name: str, arguments: dict[str, Any], send: Any) -> Any:
         case "fail":
             return {**_text("no such file"), "isError": True}
         case "wait":
+            if "TOLD" in os.environ:
+                Path(f"{os.environ['TOLD']}-begun").touch()
             return None
         case "die":
             sys.exit("out of memory")

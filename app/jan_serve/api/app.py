@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from http import HTTPStatus
@@ -102,6 +102,8 @@ class AppParts(msgspec.Struct, frozen=True):
     chats: Journal
     inner_calls: InnerCalls
     tracing: Tracing | None
+    endings: list[Callable[[], Awaitable[None]]]
+    """What ends the programs that a route has started."""
 
     @property
     def watchers(self) -> tuple[RequestWatcher, ...]:
@@ -111,6 +113,8 @@ class AppParts(msgspec.Struct, frozen=True):
         """Save what was counted, and send the last spans: after the last request, for seconds at most."""
         await self.totals().save()
         await self.chats.close()
+        for end in self.endings:
+            await end()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
 
@@ -150,6 +154,7 @@ def create_app(
         Journal(settings.data_dir / CHATS_FILE, settings.chat_bytes, CHATS),
         InnerCalls(),
         _tracing(settings),
+        [],
     )
     self_checks = SelfChecks(settings.data_dir).all()
     health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
@@ -183,7 +188,9 @@ def create_app(
     )
     served = [make(settings, services) for make in dialects]
     routes = [
-        *_own_routes(page, "".join(dialect.outline.greeting for dialect in served), log, parts, services),
+        *_own_routes(
+            settings, page, "".join(dialect.outline.greeting for dialect in served), log, parts, services
+        ),
         *(
             _management_routes(management, pulls, services, needs_key=bool(settings.api_keys))
             if management is not None and pulls is not None
@@ -230,7 +237,12 @@ def _models_with(management: Management | None) -> ModelsWith | None:
 
 
 def _own_routes(
-    page: Path | None, greeting: str, log: RecentLog | None, parts: AppParts, services: Services
+    settings: Settings,
+    page: Path | None,
+    greeting: str,
+    log: RecentLog | None,
+    parts: AppParts,
+    services: Services,
 ) -> list[DeferredRoutes]:
     def health() -> APIRouter:
         from jan_serve.api.routes.health import health_router
@@ -257,10 +269,16 @@ def _own_routes(
 
         return chats_router(parts.chats)
 
+    def mcp() -> APIRouter:
+        from jan_serve.api.routes.mcp import mcp_router
+
+        return mcp_router(settings, parts.endings.append)
+
     routes = [
         DeferredRoutes(health, ("/health", "/ready", "/metrics")),
         DeferredRoutes(requests, ("/extras/requests", "/extras/totals", "/extras/why")),
         DeferredRoutes(chats, ("/extras/chats",)),
+        DeferredRoutes(mcp, ("/extras/mcp",)),
         DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
     ]
     return routes if log is None else [*routes, DeferredRoutes(partial(lines, log), ("/logs",))]

@@ -96,6 +96,8 @@ AT_THE_NODE: Final = {
         "GET /extras/advice",
         "GET /extras/catalogue",
         "GET /extras/clients",
+        "GET /extras/mcp",
+        "POST /extras/mcp/call",
         "GET /extras/requests",
         "GET /extras/requests/{request_id}/prompt",
         "GET /extras/totals",

@@ -132,6 +132,12 @@ def _caller(scope: Scope) -> str:
     return blake2b(b"\n".join(values), digest_size=16).hexdigest() if values else ""
 
 
+def presents(scope: Scope, key: str) -> bool:
+    """Whether the request has this key. The time does not show how much of it is right."""
+    known = sha256(key.encode()).digest()
+    return any([hmac.compare_digest(sha256(each).digest(), known) for each in _presented(scope)])
+
+
 def _presented(scope: Scope) -> list[bytes]:
     keys = header_values(scope, b"x-api-key")
     for value in header_values(scope, b"authorization"):

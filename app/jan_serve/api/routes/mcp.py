@@ -1,0 +1,177 @@
+"""/extras/mcp: the tools of MCP servers for the page, and their calls; for the owner of the server alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from jan_serve.config import Settings
+from jan_serve.dialects.shared.default_errors import ErrorBody, ValidationErrorBody
+from jan_serve.dialects.shared.error_responses import USUAL, error_responses
+from jan_serve.errors import SettingsError
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.errors import http_problem
+from jan_serve.http.guards.auth import presents
+from jan_serve.http.json_body import JsonRoute
+from jan_serve.http.replies import json_reply
+from jan_serve.mcp.server_file import McpServer, read_servers
+
+if TYPE_CHECKING:
+    from jan_serve.mcp.sessions import McpServers
+
+_ERRORS: Final = error_responses(ErrorBody, (*USUAL, 403), {422: {"model": ValidationErrorBody | ErrorBody}})
+
+
+class ToolLine(BaseModel):
+    """name: in requests. tool: as its server calls it. parameters: a JSON Schema."""
+
+    name: str
+    tool: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class LeftOutLine(BaseModel):
+    """A tool that is not offered. reason: the end of a sentence that begins with it."""
+
+    tool: str
+    reason: str
+
+
+class ServerLine(BaseModel):
+    """error: why it has no connection, as the end of a sentence that begins with its name."""
+
+    name: str
+    error: str | None
+    tools: list[ToolLine]
+    left_out: list[LeftOutLine]
+
+
+class ToolServerList(BaseModel):
+    """error: why no server could be started."""
+
+    servers: list[ServerLine]
+    error: str | None
+
+
+class ToolCallRequest(BaseModel):
+    """arguments: JSON, as the model wrote it."""
+
+    name: Annotated[str, Field(max_length=100)]
+    arguments: Annotated[str, Field(max_length=1 << 20)] = "{}"
+
+
+class ToolCallResult(BaseModel):
+    """pictures: data URLs. failed: the text says why."""
+
+    text: str
+    pictures: list[str]
+    failed: bool
+
+
+class _OpenServers:
+    """The servers of the file, started by the first request, and anew once the file names others."""
+
+    def __init__(self) -> None:
+        self._named: tuple[McpServer, ...] = ()
+        self._servers: McpServers | None = None
+
+    async def named(self, named: tuple[McpServer, ...]) -> McpServers:
+        """Raises SettingsError if a package is missing."""
+        from jan_serve.mcp.sessions import McpServers
+
+        if self._servers is None or named != self._named:
+            before, self._servers, self._named = self._servers, McpServers(named), named
+            if before is not None:
+                await before.close()
+        return self._servers
+
+    async def close(self) -> None:
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def mcp_router(settings: Settings, at_end: Callable[[Callable[[], Awaitable[None]]], None]) -> APIRouter:
+    """at_end: gets what ends the servers."""
+
+    def check(request: Request) -> None:
+        _check_owner(request, settings)
+
+    router = APIRouter(
+        route_class=JsonRoute, tags=["Extras"], responses=_ERRORS, dependencies=[Depends(check)]
+    )
+    running = _OpenServers()
+    at_end(running.close)
+
+    async def opened() -> McpServers:
+        servers = read_servers(settings.mcp_file) if settings.mcp_file is not None else ()
+        return await running.named(servers)
+
+    @router.get("/extras/mcp", summary="MCP servers", response_model=ToolServerList)
+    async def list_servers(request: Request) -> Response:
+        """Start the MCP servers of `mcp_file` that do not run, and list their tools. Takes a minute at most."""
+        try:
+            servers = await opened()
+        except SettingsError as error:
+            return json_reply({"servers": [], "error": error.message})
+        await while_connected(request, servers.open())
+        lines = [
+            ServerLine(
+                name=session.name,
+                error=session.error,
+                tools=[
+                    ToolLine(
+                        name=each.name,
+                        tool=each.tool,
+                        description=each.description,
+                        parameters=each.parameters,
+                    )
+                    for each in session.tools
+                ],
+                left_out=[LeftOutLine(tool=each.tool, reason=each.reason) for each in session.left_out],
+            )
+            for session in servers.sessions
+        ]
+        return json_reply(ToolServerList(servers=lines, error=None).model_dump())
+
+    @router.post("/extras/mcp/call", summary="Call a tool", response_model=ToolCallResult)
+    async def call_tool(request: Request, body: ToolCallRequest) -> Response:
+        """Call a tool of an MCP server. The call is cancelled when the client leaves."""
+        try:
+            servers = await opened()
+        except SettingsError as error:
+            return json_reply({"text": error.message, "pictures": [], "failed": True})
+        result = await while_connected(request, servers.call(body.name, body.arguments))
+        return json_reply({"text": result.text, "pictures": list(result.pictures), "failed": result.failed})
+
+    return router
+
+
+def _check_owner(request: Request, settings: Settings) -> None:
+    """Raises 403. The owner has the first key; without keys, whoever can call a server that only this machine reaches.
+
+    No page of another origin is the owner's, not even one of another local program.
+    """
+    headers = request.headers
+    origin = headers.get("origin")
+    if (
+        origin is not None
+        and headers.get("sec-fetch-site") != "same-origin"
+        and urlsplit(origin).netloc != headers.get("host")
+    ):
+        raise http_problem(
+            HTTPStatus.FORBIDDEN, "forbidden", "Pages of other origins may not use MCP servers"
+        )
+    if settings.api_keys:
+        is_owner = presents(request.scope, settings.api_keys[0].get_secret_value())
+    else:
+        is_owner = settings.is_loopback
+    if not is_owner:
+        message = "MCP servers are for the first of `api_keys` alone, or for this machine if there is none"
+        raise http_problem(HTTPStatus.FORBIDDEN, "forbidden", message)
