@@ -116,7 +116,13 @@ async def test_a_worker_that_freezes_in_its_load_is_ended_before_the_limit_of_a_
 async def test_a_part_of_a_state_is_not_awaited_from_a_worker_that_is_frozen() -> None:
     async with streaming(time.monotonic, 1.0) as (worker, stream):
         await stream
-        await until(lambda: worker.pong is not None and worker.pong.phase == "idle")
+        watchdog = worker._watchdog  # pyright: ignore[reportPrivateUsage]
+        while True:  # until nobody watches: each turn of the event loop has sent its ping, and it is answered
+            await until(watchdog.resting)
+            nonce = watchdog.pong and watchdog.pong.nonce
+            await asyncio.sleep(0.1)
+            if watchdog.resting() and nonce == (watchdog.pong and watchdog.pong.nonce):
+                break
         assert worker.pid is not None and isinstance(worker.outcome, ModelFacts)
         os.kill(worker.pid, signal.SIGSTOP)
         client = WorkerEngineClient("tiny", worker.outcome, worker)
