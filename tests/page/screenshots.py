@@ -76,6 +76,7 @@ def panels(tab: Tab, folder: Path) -> None:
         tab.page.wait_for_timeout(1_500)
     tab.page.wait_for_timeout(2_500)
     tab.page.screenshot(path=folder / "page-server.png")
+    explained(tab, folder / "page-why.png")
     tab.show("Models")
     expect(tab.page.locator(".card").first).to_be_visible()
     tab.page.screenshot(path=folder / "page-models.png")
@@ -88,6 +89,22 @@ def panels(tab: Tab, folder: Path) -> None:
     )
     expect(tab.page.get_by_text(re.compile("[1-9] of 200 answered"))).to_be_visible()
     tab.page.screenshot(path=folder / "page-batches.png")
+
+
+def explained(tab: Tab, path: Path) -> None:
+    """The causes of a request whose client has put another date before its system text."""
+    for day in (27, 28):
+        system = f"Today is 2026-11-{day}.\n" + "You are a careful assistant of a library. " * 100
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": QUESTIONS[1]}]
+        body = {"messages": messages, "max_tokens": 60}
+        post(tab.url, "/v1/chat/completions", body, headers={"user-agent": "codex/0.169"})
+    tab.show("Server")
+    why = tab.page.get_by_role("button", name=re.compile("^Why: ")).first
+    expect(tab.page.get_by_role("row").nth(1)).to_contain_text("codex")
+    why.click()
+    expect(tab.page.get_by_role("region", name=re.compile("^Request "))).to_contain_text("another date")
+    tab.page.mouse.wheel(0, 400)
+    tab.page.screenshot(path=path)
 
 
 def set_greedy(tab: Tab, tools: str = "") -> None:

@@ -83,6 +83,19 @@ def test_a_base_model_is_announced_once_a_chat(tab: Tab) -> None:
         expect(card(tab, "second").locator(".facts")).not_to_contain_text("base model")
 
 
+def test_what_a_model_is_enough_for_is_on_its_card(tab: Tab) -> None:
+    found = ["Codex: no, 2,048 tokens of context (32,768 are needed)", "Structured extraction at 2k: yes"]
+
+    def change(listed: dict[str, Any]) -> None:
+        row(listed, "first")["enough_for"] = found
+
+    with listed_models(tab, change):
+        tab.show("Models")
+        said = card(tab, "first").get_by_role("list", name="What first is enough for")
+        expect(said.get_by_role("listitem")).to_have_text(found)
+        expect(card(tab, "second").get_by_role("list")).to_have_count(0)
+
+
 def test_a_model_that_loads_is_said_to_load(tab: Tab) -> None:
     def change(listed: dict[str, Any]) -> None:
         row(listed, "first")["status"] = {"value": "loading", "progress": {"value": 0.4}}

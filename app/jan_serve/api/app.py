@@ -192,7 +192,7 @@ def create_app(
             settings, page, "".join(dialect.outline.greeting for dialect in served), log, parts, services
         ),
         *(
-            _management_routes(management, pulls, services, needs_key=bool(settings.api_keys))
+            _management_routes(management, pulls, services, settings)
             if management is not None and pulls is not None
             else ()
         ),
@@ -285,17 +285,17 @@ def _own_routes(
 
 
 def _management_routes(
-    management: Management, pulls: Pulls, services: Services, *, needs_key: bool
+    management: Management, pulls: Pulls, services: Services, settings: Settings
 ) -> list[DeferredRoutes]:
     def models() -> APIRouter:
         from jan_serve.api.management.routes import management_router
 
-        return management_router(management, pulls, services.streams)
+        return management_router(management, pulls, services.streams, settings.data_dir)
 
     def clients() -> APIRouter:
         from jan_serve.api.routes.extras import clients_router
 
-        return clients_router(services.models, management.library, needs_key=needs_key)
+        return clients_router(services.models, management.library, needs_key=bool(settings.api_keys))
 
     def catalogue() -> APIRouter:
         from jan_serve.api.routes.extras import catalogue_router

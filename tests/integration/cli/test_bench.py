@@ -11,6 +11,7 @@ from jan_serve.cli.main import main
 from jan_serve.resources import builtin_model
 from models.recipe.fixtures import write_tiny_llama
 from tests.integration.http.support import serving_models
+from tests.support.raw_http import get
 
 
 def test_it_measures_and_remembers(
@@ -73,11 +74,13 @@ def test_a_certificate_stays_beside_the_model(
         found = json.loads(capsys.readouterr().out)
         assert main(["connect", "codex", "--model", "jan-tiny", "--url", url]) == 0
         noted = capsys.readouterr().err
+        listed = get(url, "/models").json()["data"]
     assert {mark["task"]: mark["right"] for mark in found["marks"] if mark["task"] != "picture"} == MARKS
     assert found["verdicts"]["extraction"] == "Structured extraction at 2k: yes"
     assert found["verdicts"]["chat"] == "Chat at 2k: no, turns 0 of 4"
     assert found["verdicts"]["codex"] == "Codex: no, 2,048 tokens of context (32,768 are needed)"
     assert "as `jan-serve certify` found it: Codex: no, 2,048 tokens" in noted
+    assert [model["enough_for"] for model in listed] == [list(found["verdicts"].values())]
     assert main(["show", "jan-tiny", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["enough_for"] == list(found["verdicts"].values())
 

@@ -27,6 +27,8 @@ export interface Model {
   ttl_s: number | null;
   device: string | null;
   placement: { parts: { text: string }[]; advice: string[] } | null;
+  /** What `jan-serve certify` found last: a sentence for each program. */
+  enough_for: string[];
 }
 
 /** default: the model of requests that name none. A proxy has none. */

@@ -76,6 +76,13 @@ function ModelCard({ model }: { model: Model }) {
           ))}
         </ul>
       )}
+      {model.enough_for.length > 0 && (
+        <ul class="facts" aria-label={`What ${model.id} is enough for`}>
+          {model.enough_for.map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
       {value === "loading" && <progress aria-label={`Loading ${model.id}`} max={1} {...(progress ? { value: progress.value } : {})} />}
       {reason && <p class="problem">{reason}</p>}
       <div class="actions">

@@ -6,7 +6,7 @@ of one load, or of all models while a client listens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from jan_serve.api.management import Management, wire
@@ -31,15 +31,22 @@ def model_list(
     states: Sequence[ModelStatus],
     downloads: Sequence[PullProgress] = (),
     default: str | None = None,
+    enough_for: Mapping[str, list[str]] | None = None,
 ) -> wire.ManagedModels:
-    """All models on disk, in the library's order, then the running downloads. default: the model's name, if any."""
+    """All models on disk, in the library's order, then the running downloads. default: the model's name, if any.
+
+    enough_for: by names; see wire.ManagedModel.
+    """
     by_name = {state.name: state for state in states}
     on_disk = {model.name for model in models}
     running = [_downloading(download) for download in downloads if download.name not in on_disk]
     return {
         "object": "list",
         "default": default,
-        "data": [*(_model(model, by_name.get(model.name)) for model in models), *running],
+        "data": [
+            *(_model(model, by_name.get(model.name), (enough_for or {}).get(model.name)) for model in models),
+            *running,
+        ],
     }
 
 
@@ -94,7 +101,9 @@ def status(state: ModelStatus | None, problem: str | None = None) -> wire.Status
     return failed
 
 
-def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
+def _model(
+    model: ListedModel, state: ModelStatus | None, enough_for: list[str] | None = None
+) -> wire.ManagedModel:
     facts = state.facts if state is not None else None
     context = context_length(model, state)
     return {
@@ -121,6 +130,7 @@ def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
         "parallel": facts.parallel if facts is not None else None,
         "device": facts.device if facts is not None else None,
         "placement": placement(facts) if facts is not None and facts.placement else None,
+        "enough_for": enough_for or [],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Final
 
 from fastapi import APIRouter
@@ -25,6 +26,7 @@ from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import STREAMED, EventStream, StreamSettings, frames_of
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.measurements import certified
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +34,12 @@ _ERRORS: Final = error_responses(ErrorBody, MANAGING, {422: {"model": Validation
 _STREAMED: Final[Responses] = {**_ERRORS, **STREAMED}
 
 
-def management_router(management: Management, pulls: Pulls, streams: StreamSettings) -> APIRouter:
+def management_router(
+    management: Management, pulls: Pulls, streams: StreamSettings, data_dir: Path
+) -> APIRouter:
+    """data_dir: has what was measured of models."""
     router = APIRouter(route_class=JsonRoute, tags=["Models"], responses=_ERRORS)
-    _list_routes(router, management, pulls, streams)
+    _list_routes(router, management, pulls, streams, data_dir)
     _memory_routes(router, management, pulls, streams)
     _pull_routes(router, management, pulls, streams)
     _import_routes(router, management.library)
@@ -42,14 +47,19 @@ def management_router(management: Management, pulls: Pulls, streams: StreamSetti
     return router
 
 
-def _list_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
+def _list_routes(
+    router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings, data_dir: Path
+) -> None:
     @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
     async def list_models() -> Response:
         """Every model on disk with its state, and the running downloads."""
         models = await management.library.models()
         default = await asyncio.to_thread(management.library.default)
         states = management.manager.snapshot().models
-        return json_reply(model_list(models, states, pulls.downloads(), default))
+        enough_for = await asyncio.to_thread(
+            lambda: {model.name: [*certified(data_dir, model.name).values()] for model in models}
+        )
+        return json_reply(model_list(models, states, pulls.downloads(), default, enough_for))
 
     @router.get("/models/sse", summary="Events of models", responses=_STREAMED)
     async def watch_models() -> Response:

@@ -113,7 +113,8 @@ class Placement(TypedDict):
 class ManagedModel(TypedDict):
     """A model on disk. Lengths in tokens, sizes in bytes. running, queued: requests that hold it or wait for it.
 
-    ttl_s: seconds until it is unloaded if idle; null is never, or not loaded. lora: adapters by name.
+    ttl_s: seconds until it is unloaded if idle; null is never, or not loaded. lora: adapters by name. enough_for: what
+    `jan-serve certify` found last, a sentence for each program.
     """
 
     id: str
@@ -139,6 +140,7 @@ class ManagedModel(TypedDict):
     parallel: int | None
     device: str | None
     placement: Placement | None
+    enough_for: list[str]
 
 
 class ManagedModels(TypedDict):

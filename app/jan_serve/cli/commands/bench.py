@@ -27,6 +27,8 @@ from jan_serve.store.memory_bandwidth import memory_bandwidth
 
 _LENGTHS: Final = (1000, 8000, 32_000)
 """Tokens of prompts, as far as they fit into the context."""
+_PROMPT: Final = 16
+"""Words before what is written."""
 _ANSWER: Final = 128
 _ROOM: Final = 128
 """Tokens that a prompt leaves free."""
@@ -175,7 +177,8 @@ class _Words:
         self._model = model
         self._draw = random.Random(time.time_ns())
         self._per_word = 1.0
-        self._answer(64, 1)
+        shortest = self._answer(_PROMPT, 1)
+        self._shortest_s = shortest.end - shortest.began
         self._per_word = self._answer(512, 1).prompt_tokens / 512
 
     def read(self, tokens: int) -> FirstToken:
@@ -184,14 +187,18 @@ class _Words:
         return FirstToken(answer.prompt_tokens, seconds, answer.prompt_tokens / seconds)
 
     def write(self, clients: int) -> float:
-        """Tokens a second of all clients together, from the first to the last one."""
+        """Tokens a second of all clients together, from the first to the last one.
+
+        A first token that is read late, with others behind it, came after the time of the shortest answer.
+        """
 
         def ask(_: int) -> _Answer:
-            return self._answer(16, _ANSWER)
+            return self._answer(_PROMPT, _ANSWER)
 
         with ThreadPoolExecutor(clients) as pool:
             answers = list(pool.map(ask, range(clients)))
-        seconds = max(answer.end for answer in answers) - min(answer.first for answer in answers)
+        first = min(min(answer.first, answer.began + self._shortest_s) for answer in answers)
+        seconds = max(answer.end for answer in answers) - first
         return sum(answer.tokens - 1 for answer in answers) / max(seconds, 1e-9)
 
     def _answer(self, words: int, tokens: int) -> _Answer:
