@@ -17,6 +17,7 @@ from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, AdapterFile, AdapterUse, Chunk, Embedded, EmbedRequest, Step
 from models.recipe.lora_file import llama_shapes, write_lora
+from tests.support.drawn_grid import drawn_grid
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, next_id, running_worker
 
@@ -75,10 +76,8 @@ def embedded(worker: Worker, inputs: list[tuple[int, ...]], **fields: Any) -> Fl
     return np.stack([np.frombuffer(vector, "<f4") for vector in answer.vectors])
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
-@pytest.mark.parametrize(
-    "model",
-    [
+@drawn_grid(
+    model=[
         "exact_llama",
         "exact_hybrid",
         "exact_recurrent",
@@ -86,6 +85,7 @@ def embedded(worker: Worker, inputs: list[tuple[int, ...]], **fields: Any) -> Fl
         "exact_gemma_embedding",
         "tiny_bert",
     ],
+    pooling=["mean", "cls", "last"],
 )
 def test_vectors_are_those_of_the_tokens_pooled(
     request: pytest.FixtureRequest, model: str, pooling: Pooling

@@ -84,10 +84,10 @@ def is_counted(counter: TextCounter, *parts: bytes) -> CountState | None:
     return state
 
 
-@pytest.mark.parametrize("form", RAW, ids=lambda form: form.name)
-@pytest.mark.parametrize("word", ["a", "é", "<", "</", "a\n", '"'])
-def test_only_the_text_of_its_tool_is_counted(form: ChatFormat, word: str) -> None:
+@drawn_grid(name=list(BY_NAME), word=["a", "é", "<", "</", "a\n", '"'])
+def test_only_the_text_of_its_tool_is_counted(name: str, word: str) -> None:
     """At every split, from the start of an answer and from each trigger."""
+    form = BY_NAME[name]
     marks, calls = call_marks(form.calls), form.calls
     other = {"script": word * 20, "note": f"{word}script: <function=Flow>"}
     text = word * 3
@@ -206,8 +206,7 @@ def test_a_length_beside_a_pattern_never_ends_an_answer(pattern: str, length: di
     assert not matcher.is_error(), matcher.get_error()
 
 
-@pytest.mark.parametrize("pattern", PATTERNS[:-2])
-@pytest.mark.parametrize("most", [70, 300, 700])
+@drawn_grid(pattern=PATTERNS[:-2], most=[70, 300, 700])
 def test_a_length_beside_a_pattern_is_judged_right(pattern: str, most: int) -> None:
     compiled = enforce(
         JsonSchemaConstraint({"type": "string", "pattern": pattern, "minLength": 3, "maxLength": most})
