@@ -141,40 +141,6 @@ def test_special_tokens_are_shown_where_they_are_kept(url: str) -> None:
     assert chat(url, **fields)["choices"][0]["message"]["content"] == ""
 
 
-def test_token_ids_of_a_chat(url: str) -> None:
-    whole = chat(url, return_token_ids=True)
-    message = whole["choices"][0]["message"]
-    assert len(message["gen_tokens"]) == whole["usage"]["completion_tokens"]
-    reply = post(url, "/lmdeploy/v1/chat/completions", CHAT | {"return_token_ids": True, "stream": True})
-    deltas = [event["choices"][0]["delta"] for event in events_of(reply)]
-    assert [token for delta in deltas for token in delta["gen_tokens"]] == message["gen_tokens"]
-    assert "".join(delta["content"] for delta in deltas) == message["content"]
-
-
-def test_a_text_as_messages_is_a_prompt(url: str) -> None:
-    raw = chat(url, messages=HELLO, max_tokens=8)
-    assert raw["choices"][0]["message"]["content"] == generated(url, max_tokens=8)["text"]
-
-
-def test_a_tool_is_called(url: str) -> None:
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    function = {"name": "get_weather", "description": "Get the weather in a city", "parameters": schema}
-    asked = {"messages": [{"role": "user", "content": "What is the weather in Oslo?"}]}
-    tools: dict[str, Any] = {"tools": [{"type": "function", "function": function}], "tool_choice": "required"}
-    choice = chat(url, **asked, **tools)["choices"][0]
-    assert choice["finish_reason"] == "tool_calls"
-    [call] = choice["message"]["tool_calls"]
-    assert call["function"]["name"] == "get_weather"
-    arguments = call["function"]["arguments"]
-    assert "city" in json.loads(arguments)
-    reply = post(url, "/lmdeploy/v1/chat/completions", CHAT | asked | tools | {"stream": True})
-    choices = [event["choices"][0] for event in events_of(reply)]
-    parts = [part for choice in choices for part in choice["delta"]["tool_calls"]]
-    assert parts[0]["function"]["name"] == "get_weather"
-    assert "".join(part["function"]["arguments"] for part in parts) == arguments
-    assert choices[-1]["finish_reason"] == "tool_calls"
-
-
 def test_a_live_session_is_occupied_and_free_afterwards(url: str) -> None:
     with connect(url) as connection:
         body = {"prompt": HELLO, "session_id": 7, "stream": True, **ENDLESS}
@@ -190,14 +156,6 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(url: str) -> Non
     reply = generate(url, prompt="a " * (2 * LONG_CTX))
     assert reply.status == 400
     assert "must be smaller than the model context length (" in reply.json()["message"]
-
-
-def test_the_root_tells_the_two_protocols_apart(url: str) -> None:
-    body = {"prompt": HELLO, **GREEDY, "max_tokens": 4}
-    assert post(url, "/generate", body).json() == generated(url, max_tokens=4)
-    assert "generated_text" in post(url, "/generate", {"inputs": HELLO, "parameters": {}}).json()
-    words = "You must specify exactly one of prompt or input_ids"
-    assert post(url, "/generate", {}).json()["message"] == words
 
 
 @pytest.mark.parametrize("prefix", ["", "/lmdeploy"])

@@ -11,7 +11,7 @@ import jsonschema
 import openai
 import pytest
 
-from tests.integration.http.support import CHATS, error_of, payloads, serving_models
+from tests.integration.http.support import CHATS, payloads, serving_models
 from tests.support.raw_http import post
 
 WEATHER: dict[str, Any] = {
@@ -175,32 +175,6 @@ def test_history_with_malformed_arguments(client: openai.OpenAI) -> None:
     assert ask(client, history, tools=TOOLS, max_tokens=60).choices[0].finish_reason
 
 
-def test_ids_are_unique_over_the_chat(client: openai.OpenAI) -> None:
-    first = ask(client, tools=TOOLS).choices[0].message
-    result = {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "rain"}
-    again = [*ASK, first, result, {"role": "user", "content": "What is the weather in Lima?"}]
-    replies = ask(client, again, tools=TOOLS, n=2).choices
-    ids = [call.id for reply in replies for call in reply.message.tool_calls or ()]
-    assert ids
-    assert len({*ids, first.tool_calls[0].id}) == len(ids) + 1
-
-
-def test_ids_of_a_history_that_are_not_unique_are_taken_as_they_come(client: openai.OpenAI) -> None:
-    calls = [
-        {
-            "id": "same",
-            "type": "function",
-            "function": {"name": "get_weather", "arguments": f'{{"city": "{city}"}}'},
-        }
-        for city in ("Oslo", "Lima")
-    ]
-    results = [{"role": "tool", "tool_call_id": "same", "content": sky} for sky in ("rain", "sun")]
-    history = [*ASK, {"role": "assistant", "content": None, "tool_calls": calls}, *results]
-    again = [*history, {"role": "user", "content": "What is the weather in Rome?"}]
-    message = ask(client, again, tools=TOOLS).choices[0].message
-    assert "same" not in [call.id for call in message.tool_calls or ()]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_calls_are_counted_from_0_and_have_ids_of_their_own(random_url: str, seed: int) -> None:
     now = tool("now", {"type": "object", "properties": {}, "additionalProperties": False})
@@ -227,14 +201,6 @@ def test_thoughts_come_apart(client: openai.OpenAI) -> None:
     assert (parts["reasoning"], parts["content"]) == (message.reasoning_content, message.content)
 
 
-def test_thoughts_stay_in_the_text_where_that_is_wanted(client: openai.OpenAI) -> None:
-    message = (
-        ask(client, SUM, extra_body={"enable_thinking": True, "reasoning_format": "none"}).choices[0].message
-    )
-    assert message.content.startswith("<think>")
-    assert not hasattr(message, "reasoning_content")
-
-
 def test_a_thought_ends_with_its_budget(client: openai.OpenAI) -> None:
     reply = ask(client, SUM, extra_body={"enable_thinking": True, "reasoning_budget": 4})
     assert 4 <= reply.usage.completion_tokens_details.reasoning_tokens <= 6
@@ -253,24 +219,6 @@ def test_a_schema_that_cannot_be_held_leaves_a_warning(builtin_url: str) -> None
     reply = post(builtin_url, CHATS, {"messages": ASK, "tools": [*TOOLS, odd], "temperature": 0})
     assert reply.status == 200
     assert "tool odd" in reply.headers["x-jan-serve-warning"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"tool_choice": "required"}, "needs tools"),
-        (
-            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
-            "no tool is named 'x'",
-        ),
-        ({"tools": TOOLS, "reasoning_budget": -2}, "reasoning_budget"),
-    ],
-    ids=["no tools", "unknown tool", "budget"],
-)
-def test_what_cannot_be_done_is_refused(builtin_url: str, fields: dict[str, Any], words: str) -> None:
-    reply = post(builtin_url, CHATS, {"messages": ASK, **fields})
-    assert reply.status in (400, 422)
-    assert words in error_of(reply)["message"]
 
 
 @pytest.mark.parametrize("seed", range(8))

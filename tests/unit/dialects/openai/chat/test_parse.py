@@ -40,6 +40,13 @@ def test_max_tokens_of_a_chat(body: dict[str, Any], expected: int | None) -> Non
     assert chat(**body).stopping.max_tokens == expected
 
 
+@pytest.mark.parametrize(("given", "apart"), [(None, True), ("auto", True), ("none", False)])
+def test_thoughts_stay_in_the_text_on_request(given: str | None, apart: bool) -> None:
+    prompt = chat(reasoning_format=given).prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert prompt.split_thoughts is apart
+
+
 def test_logprobs_of_a_chat() -> None:
     """Those of the chosen tokens, and of so many others beside each."""
     assert chat(logprobs=True).logprobs == 0
