@@ -34,6 +34,10 @@ CHECKS: Final[list[Any]] = [
 """No 5xx, and no status, content type, header or body that the document does not name."""
 
 
+LIMIT_S: Final = 600.0
+"""Of a call, and of reading a document. Schemathesis's own, 10 s, is too short on a machine that has other work."""
+
+
 def draw_calls(
     document: Any, examples: int, subtests: pytest.Subtests, answer: Callable[[Any], None]
 ) -> None:
@@ -42,6 +46,7 @@ def draw_calls(
     examples: that many draws for an operation. TEST_DRAWS in the environment: that many everywhere, and the calls at
     the bounds of the schemas as well, which are thousands.
     """
+    document.config.update(request_timeout=LIMIT_S)
     if "TEST_DRAWS" not in os.environ:
         document.config.phases.update(phases=["examples", "fuzzing"])
     feedback = FeedbackSources(constants_value_source=_CONSTANTS.make_constants_value_source(document))

@@ -35,7 +35,7 @@ def test_no_documented_call_fails(drawn_on: Healthy, subtests: pytest.Subtests) 
     operations.config.phases.update(phases=["examples", "fuzzing"])
     draw_calls(
         operations,
-        4,
+        2,
         subtests,
         lambda case: case.call_and_validate(base_url=drawn_on.url, checks=CHECKS),
     )

@@ -64,7 +64,7 @@ def test_no_documented_call_fails(url: str, operations: Any, subtests: pytest.Su
         _with_known_names(case)
         case.call_and_validate(base_url=url, checks=CHECKS)
 
-    draw_calls(operations, 25, subtests, answer)
+    draw_calls(operations, 10, subtests, answer)
 
 
 def test_every_route_of_models_is_drawn_but_those_that_never_end(url: str, operations: Any) -> None:

@@ -77,7 +77,7 @@ def test_no_documented_call_fails(url: str, operations: Any, subtests: pytest.Su
         _with_known_names(case)
         case.call_and_validate(base_url=url, checks=CHECKS)
 
-    draw_calls(operations, 10, subtests, answer)
+    draw_calls(operations, 6, subtests, answer)
 
 
 def test_every_route_is_drawn(url: str, operations: Any) -> None:
