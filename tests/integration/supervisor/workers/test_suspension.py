@@ -114,7 +114,7 @@ async def test_a_worker_that_freezes_in_its_load_is_ended_before_the_limit_of_a_
 @pytest.mark.anyio
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_part_of_a_state_is_not_awaited_from_a_worker_that_is_frozen() -> None:
-    async with streaming(time.monotonic, 1.0) as (worker, stream):
+    async with streaming(time.monotonic, 4.0) as (worker, stream):
         await stream
         watchdog = worker._watchdog  # pyright: ignore[reportPrivateUsage]
         while True:  # until nobody watches: each turn of the event loop has sent its ping, and it is answered
