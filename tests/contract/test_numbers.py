@@ -57,7 +57,15 @@ def _paths(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple
 def _body(schema: dict[str, Any]) -> dict[str, Any]:
     schema = _resolved(schema)
     members = schema.get("properties", {}).keys()
-    wanted = {*schema.get("required", ()), "model", "max_tokens", "messages", "prompt", "thinking", "input"} & members
+    wanted = {
+        *schema.get("required", ()),
+        "model",
+        "max_tokens",
+        "messages",
+        "prompt",
+        "thinking",
+        "input",
+    } & members
     body = {name: BODIES[name] for name in wanted if name in BODIES}
     if "input" in members:
         body.pop("prompt", None)
