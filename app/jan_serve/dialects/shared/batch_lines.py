@@ -1,19 +1,34 @@
-"""Checks of the lines of batches that all dialects have, and their files of JSON lines. Pure."""
+"""What all dialects with batches have: checks of the lines, their files of JSON lines, and the batch of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 import msgspec
 
+from jan_serve.core.caller import cache_salt
+from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.replies import json_bytes
 from jan_serve.journal.batch_runner import FaultyInput
-from jan_serve.journal.batches import LineFault
+from jan_serve.journal.batches import Batch, BatchTable, LineFault
 
 MAX_LINES: Final = 100_000
 MAX_CUSTOM_ID: Final = 512
 _MAX_FAULTS: Final = 100
+
+
+def no_batch(batch_id: str) -> HttpError:
+    return http_problem(HTTPStatus.NOT_FOUND, "batch_not_found", f"There is no batch {batch_id[:100]!r}.")
+
+
+async def own_batch(table: BatchTable, dialect: str, batch_id: str) -> Batch:
+    """The caller's. Raises HttpError if there is none in this dialect, and as BatchTable."""
+    batch = await table.find(cache_salt.get(), batch_id)
+    if batch is None or batch.dialect != dialect:
+        raise no_batch(batch_id)
+    return batch
 
 
 class Faults:

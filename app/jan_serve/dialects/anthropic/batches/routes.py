@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from datetime import UTC, datetime
-from http import HTTPStatus
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
@@ -19,10 +19,9 @@ from jan_serve.core.trace import current_trace
 from jan_serve.dialects.anthropic.batches.forms import batch_lines
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER
 from jan_serve.dialects.anthropic.model_pages import listed
-from jan_serve.dialects.shared.batch_lines import MAX_LINES
+from jan_serve.dialects.shared.batch_lines import MAX_LINES, no_batch, own_batch
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 from jan_serve.errors import InvalidRequest
-from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
 from jan_serve.journal.batch_runner import BatchRunner, FaultyInput
@@ -84,7 +83,7 @@ class DeletedMessageBatch(TypedDict):
 
 
 def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -> None:
-    table = runner.table
+    table, found = runner.table, partial(own_batch, runner.table, DIALECT)
 
     @router.post(_PATH, summary="Create a batch", response_model=MessageBatch)
     async def create_batch(request: Request, body: CreateMessageBatchRequest) -> Response:
@@ -146,7 +145,7 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         file = batch.facts.output_file
         content = await files.content(batch.owner, file) if file is not None else None
         if content is None:
-            raise _no_batch(batch_id)
+            raise no_batch(batch_id)
         return Response(
             content,
             media_type="application/x-jsonl",
@@ -166,19 +165,9 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
             raise InvalidRequest(f"The batch {batch_id[:100]!r} has not ended: cancel it first.")
         return _reply(request, {"id": batch_id, "type": "message_batch_deleted"})
 
-    async def found(batch_id: str) -> Batch:
-        batch = await table.find(cache_salt.get(), batch_id)
-        if batch is None or batch.dialect != DIALECT:
-            raise _no_batch(batch_id)
-        return batch
-
 
 def _reply(request: Request, body: Any) -> Response:
     return json_reply(body, headers={REQUEST_ID_HEADER: record_of(request.scope).request_id})
-
-
-def _no_batch(batch_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "batch_not_found", f"There is no batch {batch_id[:100]!r}.")
 
 
 def _time(seconds: int | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
@@ -19,9 +20,10 @@ from jan_serve.dialects.openai.batches.files import add_file_routes, no_file
 from jan_serve.dialects.openai.pages import Page, listed
 from jan_serve.dialects.openai.parse_common import check_metadata
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.batch_lines import own_batch
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, WireModel
 from jan_serve.errors import InvalidRequest
-from jan_serve.http.errors import HttpError, http_problem
+from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
 from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.batches import Batch, BatchFacts, State
@@ -94,7 +96,7 @@ class BatchObject(TypedDict):
 
 def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -> None:
     add_file_routes(router, files)
-    table = runner.table
+    table, found = runner.table, partial(own_batch, runner.table, DIALECT)
 
     @router.post("/v1/batches", summary="Create a batch", response_model=BatchObject)
     async def create_batch(body: CreateBatchRequest) -> Response:
@@ -149,12 +151,6 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
             raise http_problem(HTTPStatus.CONFLICT, "batch_ended", f"The batch is {batch.state} already.")
         return json_reply(_shown(batch, runner))
 
-    async def found(batch_id: str) -> Batch:
-        batch = await table.find(cache_salt.get(), batch_id)
-        if batch is None or batch.dialect != DIALECT:
-            raise _no_batch(batch_id)
-        return batch
-
 
 def _window_s(text: str) -> int:
     window = _WINDOW.fullmatch(text)
@@ -164,10 +160,6 @@ def _window_s(text: str) -> int:
             "completion_window: 24h, or another number of hours or days up to 30d", param="completion_window"
         )
     return seconds
-
-
-def _no_batch(batch_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "batch_not_found", f"There is no batch {batch_id[:100]!r}.")
 
 
 def _shown(batch: Batch, runner: BatchRunner) -> BatchObject:
