@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
+from jan_serve.constraint import charset
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet
 from jan_serve.constraint.limits import MAX_PRODUCT_STATES, spend
 from jan_serve.errors import GrammarTooComplex
@@ -300,6 +301,23 @@ def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
             symbols.append(symbol)
     accepting = frozenset(i for i, state in enumerate(sample) if state in a.accepting)
     return Dfa(tuple(cuts), tuple(symbols), table, accepting)
+
+
+def begins_with_any(a: Dfa, chars: CharSet) -> bool:
+    """Whether every text of these characters is the beginning of a word."""
+    live = a.live_states()
+    taken = [symbol for symbol, own in enumerate(a.symbol_sets()) if charset.intersect(own, chars)]
+    found = {0}
+    todo = [0]
+    while todo:
+        state = todo.pop()
+        spend(1 + len(taken) // 8)
+        if state not in live:
+            return False
+        new = {a.table[state][symbol] for symbol in taken} - found
+        found |= new
+        todo += new
+    return True
 
 
 def has_word(a: Dfa, low: int, high: int | None) -> bool:

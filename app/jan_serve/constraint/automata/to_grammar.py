@@ -22,10 +22,10 @@ _MAX_INLINE_DEPTH = 12
 
 def dfa_to_expr(dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
     """The words of `dfa`, each followed by the form's tail. NEVER if there is no word."""
-    return DfaWriter(dfa, form, rules, hint).start()
+    return _Writer(dfa, form, rules, hint).start()
 
 
-class DfaWriter:
+class _Writer:
     """Writes the states of one DFA as rules, on demand."""
 
     def __init__(self, dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> None:
@@ -68,19 +68,6 @@ class DfaWriter:
             state = self._todo.pop()
             self._rules.fill(self._names[state], self._body(state, 0))
         return expr
-
-    def begins_with_any(self, chars: CharSet) -> bool:
-        """Whether every text of these characters is the beginning of a word."""
-        found, todo = {0}, [0]
-        while todo:
-            targets = self._edges.get(todo.pop(), {})
-            spend(1 + len(targets))
-            if charset.intersect(charset.complement(charset.union(*targets.values())), chars):
-                return False
-            new = {target for target, taken in targets.items() if charset.intersect(taken, chars)} - found
-            found |= new
-            todo += new
-        return True
 
     def _reference(self, state: int) -> Expr:
         """A rule for what follows a live state, tail included."""

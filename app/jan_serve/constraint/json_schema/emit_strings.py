@@ -22,7 +22,8 @@ from jan_serve.constraint.ast import (
     sequence,
     terminal,
 )
-from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
+from jan_serve.constraint.automata.dfa import begins_with_any
+from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.long_strings import bounded_uri
@@ -68,8 +69,9 @@ def string_terminal(
     if found is None and lark_only and (whole := _in_a_terminal(allowed, form, rules, hint)) is not None:
         return whole
     if found is None:
-        writer = DfaWriter(strings.string_dfa(allowed), form, rules, hint)
-        found, is_free = writer.start(), writer.begins_with_any(charset.UNESCAPED)
+        language = strings.string_dfa(allowed)
+        found = dfa_to_expr(language, form, rules, hint)
+        is_free = begins_with_any(language, charset.UNESCAPED)
     return terminal(sequence([Literal('"'), found]), is_free=is_free)
 
 
@@ -84,7 +86,7 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
     elif _are_few(allowed) and (
         isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None
     ):
-        is_free = DfaWriter(strings.string_dfa(allowed), form, rules, hint).begins_with_any(charset.UNESCAPED)
+        is_free = begins_with_any(strings.string_dfa(allowed), charset.UNESCAPED)
     else:
         return None
     whole = Terminal(_combined(allowed, form, rules, hint), is_free=is_free, lark_only=True)

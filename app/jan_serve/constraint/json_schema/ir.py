@@ -8,8 +8,6 @@ number of distinct parts is finite.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,14 +25,20 @@ Conj: TypeAlias = tuple[Term, ...]
 TRUE: Conj = ()
 
 
-@contextmanager
-def placed(conj: Conj) -> Generator[None]:
+class placed:
     """A refusal inside the block names the place of the conjunction, unless it names one already."""
-    try:
-        yield
-    except (GrammarTooComplex, UnsupportedSchema) as error:
-        error.place(conj[0].subschema.pointer if conj else "")
-        raise
+
+    __slots__ = ("_conj",)
+
+    def __init__(self, conj: Conj) -> None:
+        self._conj = conj
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, GrammarTooComplex | UnsupportedSchema):
+            error.place(self._conj[0].subschema.pointer if self._conj else "")
 
 
 NO_BOOLEAN, FALSE_ONLY, TRUE_ONLY, ANY_BOOLEAN = 0, 1, 2, 3

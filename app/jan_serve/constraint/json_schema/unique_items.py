@@ -70,6 +70,11 @@ class LastValue(NamedTuple):
     values: ItemSet
 
 
+@lru_cache(maxsize=128)
+def _joined(numbers: Dfa, literals: tuple[str, ...]) -> Dfa:
+    return automata.unite(numbers, automata.from_words(literals))
+
+
 class ItemSet(NamedTuple):
     """The items at one place of an array: strings, numbers, the texts of the others; whether arrays or objects too.
     last: what its closed arrays and objects end with."""
@@ -82,7 +87,7 @@ class ItemSet(NamedTuple):
 
     def others(self) -> Dfa:
         """The texts of the scalars that are no strings."""
-        return automata.unite(self.numbers, automata.from_words(self.literals))
+        return _joined(self.numbers, self.literals)
 
     def is_open(self) -> bool:
         """Whether there is always another one."""
