@@ -5,12 +5,15 @@ into a larger one.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 from jan_serve.constraint.ast import NEVER, Expr, Grammar, RuleRef
 from jan_serve.constraint.limits import MAX_RULES
 from jan_serve.constraint.transform import rename
 from jan_serve.errors import GrammarTooComplex
 
+K = TypeVar("K", bound=Hashable)
 _UNSAFE = re.compile(r"[^a-zA-Z0-9]+")
 
 
@@ -55,6 +58,24 @@ class RuleBuilder:
         name = self.reserve(hint, complete=complete)
         self.rules[name] = expr
         return RuleRef(name)
+
+    def states(self, hint: str, start: K, body: Callable[[K, Callable[[K], Expr]], Expr]) -> Expr:
+        """What follows the state `start`, with a rule for each other one. body: what follows a state, given what refers
+        to another."""
+        names: dict[K, str] = {}
+        todo: list[K] = []
+
+        def follow(state: K) -> Expr:
+            if state not in names:
+                names[state] = self.reserve(hint)
+                todo.append(state)
+            return RuleRef(names[state])
+
+        found = body(start, follow)
+        while todo:
+            state = todo.pop()
+            self.fill(names[state], body(state, follow))
+        return found
 
     def grammar(self, root: str) -> Grammar:
         return Grammar(self.rules, root)

@@ -11,8 +11,9 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from jan_serve.constraint.enforce import Cost, Enforced, enforce
+from jan_serve.constraint.json_schema.document import subschemas
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
-from jan_serve.constraint.loosen import GIVEN_UP, Change, all_changes, changed, subschemas
+from jan_serve.constraint.loosen import GIVEN_UP, Change, all_changes, changed
 from jan_serve.constraint.trial import tokenizer
 from jan_serve.core.constraint import Explanation, JsonSchemaConstraint, PropertyOrder
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema

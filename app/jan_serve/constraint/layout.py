@@ -24,7 +24,7 @@ from jan_serve.constraint.ast import (
     sequence,
 )
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.transform import mapped, references
+from jan_serve.constraint.transform import mapped, references, walk
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -68,16 +68,10 @@ class Nesting(NamedTuple):
 
 def has_layouts(grammar: Grammar) -> bool:
     """Whether some text of the grammar depends on a layout."""
-    todo = [*grammar.rules.values(), grammar.rules[grammar.root]]  # the root, where it usually is, first
-    while todo:
-        item = todo.pop()
-        if type(item) is Sequence or type(item) is Choice or type(item) is Unordered:
-            todo += item.items
-        elif type(item) is Repeat:
-            todo.append(item.item)
-        elif type(item) is OneLayout:
-            return True
-    return False
+    exprs = walk(
+        [*grammar.rules.values(), grammar.rules[grammar.root]]
+    )  # the root, where it usually is, first
+    return any(type(item) is OneLayout for item in exprs)
 
 
 def laid_rules(rules: Mapping[str, Expr]) -> set[str]:

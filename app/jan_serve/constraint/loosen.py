@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, cast
 
-from jan_serve.constraint.json_schema.document import escape_token
+from jan_serve.constraint.json_schema.document import escape_token, subschemas
 from jan_serve.constraint.json_schema.keywords import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
@@ -141,28 +141,6 @@ def changed(schema: Any, change: Change) -> Any:
         dropped |= dict.fromkeys(_COVERED.get(change.keyword, ()))
     everywhere = UNEVALUATED if change.keyword in _EVALUATING else ()
     return _changed(schema, change.pointer, dropped, everywhere, "")
-
-
-def subschemas(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object that is a schema, with its pointer, in the order of the document."""
-    todo: list[tuple[str, Any]] = [("", schema)]
-    while todo:
-        pointer, node = todo.pop()
-        if not isinstance(node, dict):
-            continue
-        members = cast(dict[str, Any], node)
-        yield pointer, members
-        below: list[tuple[str, Any]] = []
-        for keyword, value in members.items():
-            if keyword in SCHEMA_LIST_KEYWORDS and isinstance(value, list):
-                items = enumerate(cast(list[Any], value))
-                below += [(f"{pointer}/{keyword}/{number}", item) for number, item in items]
-            elif keyword in SCHEMA_KEYWORDS:
-                below.append((f"{pointer}/{keyword}", value))
-            elif keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
-                named = cast(dict[str, Any], value).items()
-                below += [(f"{pointer}/{keyword}{escape_token(name)}", item) for name, item in named]
-        todo += reversed(below)
 
 
 def _changed(

@@ -7,6 +7,7 @@ What is excluded from such texts is in `EverySpelling`: any character may have a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from jan_serve.constraint import charset
@@ -207,55 +208,37 @@ def _hex_class(low: int, high: int) -> Expr:
     return _one_of(charset.char_set(ranges))
 
 
+def _split(low: int, high: int, unit: int) -> Iterator[tuple[int, int, int, int]]:
+    """low..high as ranges of the quotient and of the rest by `unit`, which combine freely."""
+    first, last = low // unit, high // unit
+    if first == last:
+        yield first, last, low % unit, high % unit
+        return
+    if low % unit:
+        yield first, first, low % unit, unit - 1
+        first += 1
+    is_whole = high % unit == unit - 1
+    if first <= last - (not is_whole):
+        yield first, last - (not is_whole), 0, unit - 1
+    if not is_whole:
+        yield last, last, 0, high % unit
+
+
 def _hex_range(low: int, high: int, digits: int) -> list[Expr]:
     """Fixed-width hex numbers from low to high."""
     if digits == 0:
         return [EMPTY]
-    unit = 16 ** (digits - 1)
-    first, last = low // unit, high // unit
-    if first == last:
-        head = _hex_class(first, first)
-        return [sequence([head, rest]) for rest in _hex_range(low % unit, high % unit, digits - 1)]
-    options: list[Expr] = []
-    if low % unit:
-        options += [
-            sequence([_hex_class(first, first), rest])
-            for rest in _hex_range(low % unit, unit - 1, digits - 1)
-        ]
-        first += 1
-    whole_last = high % unit == unit - 1
-    if first <= (last if whole_last else last - 1):
-        any_digit = _hex_class(0, 15)
-        options.append(
-            sequence([_hex_class(first, last if whole_last else last - 1)] + [any_digit] * (digits - 1))
-        )
-    if not whole_last:
-        options += [
-            sequence([_hex_class(last, last), rest]) for rest in _hex_range(0, high % unit, digits - 1)
-        ]
-    return options
+    return [
+        sequence([_hex_class(first, last), rest])
+        for first, last, least, most in _split(low, high, 16 ** (digits - 1))
+        for rest in _hex_range(least, most, digits - 1)
+    ]
 
 
 def _pair_range(low: int, high: int) -> list[Expr]:
     """Surrogate pairs for the offsets low..high above U+10000; the second `\\u` is included."""
-    first, last = low >> 10, high >> 10
-    if first == last:
-        return _pairs(first, first, low & 0x3FF, high & 0x3FF)
-    options: list[Expr] = []
-    if low & 0x3FF:
-        options += _pairs(first, first, low & 0x3FF, 0x3FF)
-        first += 1
-    whole_last = high & 0x3FF == 0x3FF
-    if first <= (last if whole_last else last - 1):
-        options += _pairs(first, last if whole_last else last - 1, 0, 0x3FF)
-    if not whole_last:
-        options += _pairs(last, last, 0, high & 0x3FF)
-    return options
-
-
-def _pairs(high_first: int, high_last: int, low_first: int, low_last: int) -> list[Expr]:
-    lows = choice(_hex_range(0xDC00 + low_first, 0xDC00 + low_last, 4))
     return [
-        sequence([head, Literal("\\u"), lows])
-        for head in _hex_range(0xD800 + high_first, 0xD800 + high_last, 4)
+        sequence([head, Literal("\\u"), choice(_hex_range(0xDC00 + least, 0xDC00 + most, 4))])
+        for first, last, least, most in _split(low, high, 0x400)
+        for head in _hex_range(0xD800 + first, 0xD800 + last, 4)
     ]

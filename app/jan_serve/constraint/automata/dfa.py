@@ -7,8 +7,9 @@ automaton never tells apart; `cuts` and `symbols` map code points to symbols.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
@@ -52,6 +53,19 @@ class Dfa(msgspec.Struct, frozen=True, eq=False):
     def live_states(self) -> frozenset[int]:
         """The states from which some word can still be completed."""
         return _live_states(self)
+
+    def live_edges(self) -> dict[int, dict[int, CharSet]]:
+        """Per live state, the characters that lead to each live state."""
+        sets, live = self.symbol_sets(), self.live_states()
+        edges: dict[int, dict[int, CharSet]] = {}
+        for state in live:
+            spend(1 + len(sets) // 8)
+            grouped: dict[int, list[CharSet]] = {}
+            for symbol, target in enumerate(self.table[state]):
+                if target in live:
+                    grouped.setdefault(target, []).append(sets[symbol])
+            edges[state] = {target: charset.union(*own) for target, own in grouped.items()}
+        return edges
 
     def is_empty(self) -> bool:
         """Whether there is no word at all. Every state of a Dfa built here is reachable."""
@@ -156,35 +170,56 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool
     cuts, symbols, pairs = _merge_alphabets(a, b)
     dead: tuple[int, int] = (-1, -1)
     live_a, live_b = (a.live_states(), b.live_states()) if both else (frozenset[int](), frozenset[int]())
-    start: tuple[int, int] = (0, 0)
-    if both and (0 not in live_a or 0 not in live_b):
-        start = dead
-    index: dict[tuple[int, int], int] = {start: 0}
-    order: list[tuple[int, int]] = [start]
-    rows: list[tuple[int, ...]] = []
-    for pair in order:
+
+    def alive(pair: tuple[int, int]) -> tuple[int, int]:
+        return dead if both and (pair[0] not in live_a or pair[1] not in live_b) else pair
+
+    def step(pair: tuple[int, int]) -> tuple[list[tuple[int, int]], bool]:
         if pair == dead:
-            rows.append((index[dead],) * len(pairs))
-            continue
+            return [dead] * len(pairs), False
         spend(1 + len(pairs) // 8)
         row_a, row_b = a.table[pair[0]], b.table[pair[1]]
+        targets = [alive((row_a[symbol_a], row_b[symbol_b])) for symbol_a, symbol_b in pairs]
+        return targets, accept(pair[0] in a.accepting, pair[1] in b.accepting)
+
+    too_many = "combining the string constraints needs too many states"
+    return explored(cuts, symbols, alive((0, 0)), step, MAX_PRODUCT_STATES, too_many)
+
+
+S = TypeVar("S", bound=Hashable)
+
+
+def explored(
+    cuts: Iterable[int],
+    symbols: Iterable[int],
+    start: S,
+    step: Callable[[S], tuple[Iterable[S], bool]],
+    most: int,
+    too_many: str,
+) -> Dfa:
+    """The automaton of all states that are reached. step: where each symbol leads, and whether a word may end.
+
+    Raises GrammarTooComplex with the reason `too_many` above `most` states.
+    """
+    index: dict[S, int] = {start: 0}
+    order = [start]
+    rows: list[tuple[int, ...]] = []
+    accepting: set[int] = set()
+    for number, state in enumerate(order):
+        targets, is_end = step(state)
+        if is_end:
+            accepting.add(number)
         row: list[int] = []
-        for symbol_a, symbol_b in pairs:
-            target: tuple[int, int] = (row_a[symbol_a], row_b[symbol_b])
-            if both and (target[0] not in live_a or target[1] not in live_b):
-                target = dead
-            state = index.get(target)
-            if state is None:
-                state = index[target] = len(order)
+        for target in targets:
+            known = index.get(target)
+            if known is None:
+                known = index[target] = len(order)
                 order.append(target)
-                if state > MAX_PRODUCT_STATES:
-                    raise GrammarTooComplex("combining the string constraints needs too many states")
-            row.append(state)
+                if known > most:
+                    raise GrammarTooComplex(too_many)
+            row.append(known)
         rows.append(tuple(row))
-    accepting = frozenset(
-        i for i, p in enumerate(order) if p != dead and accept(p[0] in a.accepting, p[1] in b.accepting)
-    )
-    return Dfa(tuple(cuts), tuple(symbols), tuple(rows), accepting)
+    return Dfa(tuple(cuts), tuple(symbols), tuple(rows), frozenset(accepting))
 
 
 def from_words(words: Iterable[str]) -> Dfa:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from jan_serve.constraint import charset
 from jan_serve.constraint.ast import NEVER, Expr, RuleRef, choice, repeat, sequence
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.charset import CharSet
-from jan_serve.constraint.limits import spend
 from jan_serve.constraint.text_form import Spelling
 
 # A state that is written in place nests a group; llama.cpp parses groups recursively.
@@ -33,24 +30,10 @@ class _Writer:
         self._form = form
         self._rules = rules
         self._hint = hint
-        self._live = dfa.live_states()
-        self._edges = self._live_edges()
+        self._edges = dfa.live_edges()
         self._uses = self._count_uses()
         self._names: dict[int, str] = {}
         self._todo: list[int] = []
-
-    def _live_edges(self) -> dict[int, dict[int, CharSet]]:
-        """Per live state, the characters that lead to each live state."""
-        symbol_sets = self._dfa.symbol_sets()
-        edges: dict[int, dict[int, CharSet]] = {}
-        for state in self._live:
-            spend(1 + len(symbol_sets) // 8)
-            grouped: dict[int, list[CharSet]] = {}
-            for symbol, target in enumerate(self._dfa.table[state]):
-                if target in self._live:
-                    grouped.setdefault(target, []).append(symbol_sets[symbol])
-            edges[state] = {target: charset.union(*sets) for target, sets in grouped.items()}
-        return edges
 
     def _count_uses(self) -> Counter[int]:
         uses: Counter[int] = Counter({0: 1})
@@ -60,7 +43,7 @@ class _Writer:
 
     def start(self) -> Expr:
         """The words from the start state on, with all rules written."""
-        if 0 not in self._live:
+        if 0 not in self._edges:
             return NEVER
         in_loop = self._uses[0] > 1
         expr = self._reference(0) if in_loop else self._body(0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from functools import reduce
 from math import inf, isfinite
 from typing import Any, Final
 
@@ -273,6 +274,19 @@ class Assertions:
         if not isinstance(subschema.schema[keyword], kind):
             raise InvalidSchema(f"{subschema.pointer}/{keyword}", f"must be {what}")
 
+    def properties(self, subschema: Subschema) -> dict[str, Any]:
+        """The value of `properties`."""
+        if "properties" in subschema.schema:
+            self._check(subschema, "properties", dict, "an object of schemas")
+        return subschema.schema.get("properties", {})
+
+    def values(self, subschema: Subschema) -> list[Any]:
+        """The value of `enum`."""
+        values = as_array(subschema.schema["enum"])
+        if values is None:
+            raise InvalidSchema(f"{subschema.pointer}/enum", "must be an array")
+        return values
+
     def required(self, subschema: Subschema) -> tuple[str, ...]:
         """The names in `required`. Draft 3's boolean form says nothing about this schema."""
         value = subschema.schema.get("required", [])
@@ -306,17 +320,15 @@ class Assertions:
         terms, child = self._terms, self._document.child
         patterns = self.pattern_rules(subschema)
         props: dict[str, Conj] = {}
-        if "properties" in schema:
-            self._check(subschema, "properties", dict, "an object of schemas")
-            for name in schema["properties"]:
-                conj = terms.positive(child(subschema, "properties", name))
-                for rule in patterns:
-                    if strings.contains(rule.names, name):
-                        conj = terms.conjoin(conj, rule.conj)
-                props[name] = conj
+        for name in self.properties(subschema):
+            conj = terms.positive(child(subschema, "properties", name))
+            for rule in patterns:
+                if strings.contains(rule.names, name):
+                    conj = terms.conjoin(conj, rule.conj)
+            props[name] = conj
         rules = [rule for rule in patterns if rule.conj]
         seen = (
-            strings.unite(strings.OneOfStrings(tuple(props)), _union_names(patterns))
+            reduce(strings.unite, (rule.names for rule in patterns), strings.OneOfStrings(tuple(props)))
             if self.tracks
             else NO_STRING
         )
@@ -333,10 +345,3 @@ class Assertions:
 
     tracks: bool = False
     """Whether `seen` names are needed, which is so where the document has an `unevaluated` keyword."""
-
-
-def _union_names(rules: list[NameRule]) -> StringSet:
-    result: StringSet = NO_STRING
-    for rule in rules:
-        result = strings.unite(result, rule.names)
-    return result

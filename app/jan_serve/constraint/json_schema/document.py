@@ -130,6 +130,35 @@ def escape_token(token: str) -> str:
     return "/" + token.replace("~", "~0").replace("/", "~1")
 
 
+def _outer(pointer: str) -> Iterator[str]:
+    """The pointers around this one, the nearest first."""
+    while pointer:
+        pointer = pointer.rpartition("/")[0]
+        yield pointer
+
+
+def subschemas(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object that is a schema, with its pointer, in the order of the document."""
+    todo: list[tuple[str, Any]] = [("", schema)]
+    while todo:
+        pointer, node = todo.pop()
+        members = as_object(node)
+        if members is None:
+            continue
+        yield pointer, members
+        below: list[tuple[str, Any]] = []
+        for keyword, value in members.items():
+            place = pointer + escape_token(keyword)
+            items, named = as_array(value), as_object(value)
+            if keyword in SCHEMA_LIST_KEYWORDS and items is not None:
+                below += [(f"{place}/{number}", item) for number, item in enumerate(items)]
+            elif keyword in SCHEMA_MAP_KEYWORDS and named is not None:
+                below += [(place + escape_token(name), item) for name, item in named.items()]
+            elif keyword in SCHEMA_KEYWORDS:
+                below.append((place, value))
+        todo += reversed(below)
+
+
 class Document:
     """The root schema with its drafts, identifiers and interned subschemas."""
 
@@ -275,7 +304,7 @@ class Document:
     def outside(self) -> Iterator[str]:
         """The URIs of the resources that references name and that are not in this document."""
         index = self._index()
-        for schema, _, base, _ in self._subschemas(self._raw):
+        for schema, _, base, _ in self._subschemas():
             for keyword in REFERENCES:
                 ref = schema.get(keyword)
                 if isinstance(ref, str) and (target := _target(base, ref)[0]) not in index:
@@ -314,32 +343,20 @@ class Document:
         """Identifiers and anchors, found once, in places where a schema is expected."""
         if self._resources is None:
             self._resources = {"": (self._raw, "", "")}
-            for schema, around, base, pointer in self._subschemas(self._raw):
+            for schema, around, base, pointer in self._subschemas():
                 self._register(schema, around, base, pointer)
             several = Counter(anchor for anchors in self._dynamic.values() for anchor in anchors)
             for base, anchors in self._dynamic.items():
                 self._dynamic[base] = {anchor for anchor in anchors if several[anchor] > 1}
         return self._resources
 
-    def _subschemas(self, root: Any) -> Iterator[tuple[dict[str, Any], str, str, str]]:
+    def _subschemas(self) -> Iterator[tuple[dict[str, Any], str, str, str]]:
         """Every object schema in places where a schema is expected: the base URI around it, its own, its pointer."""
-        todo: list[tuple[Any, str, str]] = [(root, "", "")]
-        while todo:
-            value, around, pointer = todo.pop()
-            members = as_object(value)
-            if members is None:
-                continue
-            base = self.base_of(value, around)
-            yield members, around, base, pointer
-            for key, part in members.items():
-                place = pointer + escape_token(key)
-                parts, items = as_object(part), as_array(part)
-                if key in SCHEMA_MAP_KEYWORDS and parts is not None:
-                    todo += [(sub, base, place + escape_token(name)) for name, sub in parts.items()]
-                elif key in SCHEMA_LIST_KEYWORDS and items is not None:
-                    todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(items)]
-                elif key in SCHEMA_KEYWORDS:
-                    todo.append((part, base, place))
+        bases: dict[str, str] = {}
+        for pointer, members in subschemas(self._raw):
+            around = next((bases[outer] for outer in _outer(pointer) if outer in bases), "")
+            bases[pointer] = self.base_of(members, around)
+            yield members, around, bases[pointer], pointer
 
     def _register(self, schema: dict[str, Any], around: str, base: str, pointer: str) -> None:
         assert self._resources is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeAlias
 
 import msgspec
 
@@ -12,7 +13,6 @@ from jan_serve.constraint.ast import (
     NEVER,
     Expr,
     Literal,
-    RuleRef,
     Terminal,
     choice,
     sequence,
@@ -26,6 +26,8 @@ from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 _MAX_UNIQUE_VALUES = 8
 _MAX_STATES = 3000
+_Counts: TypeAlias = tuple[int, tuple[int, ...]]
+"""Items, and those that match each `contains`."""
 
 
 def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
@@ -69,31 +71,19 @@ def _counted_items(emit: Emitter, spec: ArraySpec, hint: str, written: Callable[
         size *= cap + 1
     if size > _MAX_STATES:
         raise GrammarTooComplex("minContains, maxContains, minItems and maxItems multiply to too many states")
-    names: dict[tuple[int, tuple[int, ...]], str] = {}
-    todo: list[tuple[int, tuple[int, ...]]] = []
 
-    def state(index: int, counts: tuple[int, ...]) -> Expr:
-        key = (min(index, last), counts)
-        if key not in names:
-            names[key] = emit.rules.reserve(f"{hint}-items")
-            todo.append(key)
-        return RuleRef(names[key])
-
-    def body(index: int, counts: tuple[int, ...]) -> Expr:
+    def body(state: _Counts, follow: Callable[[_Counts], Expr]) -> Expr:
+        index, counts = state
         options: list[Expr] = []
         if index >= max(spec.low, 1) and all(n >= c.low for n, c in zip(counts, spec.contains, strict=True)):
             options.append(EMPTY)
         if spec.high is None or index < spec.high:
             for conj, after in _classified(emit, spec, index, counts):
                 separator = emit.comma() if index else EMPTY
-                options.append(sequence([separator, written(conj), state(index + 1, after)]))
+                options.append(sequence([separator, written(conj), follow((min(index + 1, last), after))]))
         return choice(options)
 
-    start = body(0, (0,) * len(caps))
-    while todo:
-        key = todo.pop()
-        emit.rules.fill(names[key], body(*key))
-    return start
+    return emit.rules.states(f"{hint}-items", (0, (0,) * len(caps)), body)
 
 
 def _classified(
@@ -121,13 +111,8 @@ def _classified(
 
 def _negated(emit: Emitter, conj: Conj, *, required: bool) -> Conj:
     """The items that do not match. Without an upper count an overlap does no harm, so "anything" may stand in."""
-    terms = emit.expander.terms
-    if not conj:
-        return terms.false
-    if conj == terms.false:
-        return ()
-    if len(conj) == 1:
-        opposite: Conj = (conj[0].opposite,)
+    if len(conj) <= 1:
+        opposite = emit.expander.terms.negated(conj)
         try:
             emit.expander.expand(opposite)
         except (UnsupportedSchema, GrammarTooComplex):
@@ -185,28 +170,19 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
     allowed = [
         set(_finite_values(emit, emit.expander.expand(spec.item(index)), hint) or {}) for index in range(high)
     ]
-    names: dict[int, str] = {}
-    todo: list[int] = []
 
-    def body(used: int) -> Expr:
+    def body(used: int, follow: Callable[[int], Expr]) -> Expr:
         count = used.bit_count()
         options: list[Expr] = []
         if count >= max(spec.low, 1):
             options.append(EMPTY)
         for number, key in enumerate(order):
             if count < high and not used >> number & 1 and key in allowed[count]:
-                after = used | 1 << number
-                if after not in names:
-                    names[after] = emit.rules.reserve(f"{hint}-unique")
-                    todo.append(after)
-                options.append(sequence([emit.comma() if count else EMPTY, keys[key], RuleRef(names[after])]))
+                after = follow(used | 1 << number)
+                options.append(sequence([emit.comma() if count else EMPTY, keys[key], after]))
         return choice(options)
 
-    start = body(0)
-    while todo:
-        used = todo.pop()
-        emit.rules.fill(names[used], body(used))
-    return start
+    return emit.rules.states(f"{hint}-unique", 0, body)
 
 
 def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:

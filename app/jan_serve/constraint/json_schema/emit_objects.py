@@ -7,7 +7,7 @@ alone, what needs different names is refused. Where other names may run out, the
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 import msgspec
 
@@ -15,7 +15,6 @@ from jan_serve.constraint.ast import (
     EMPTY,
     NEVER,
     Expr,
-    RuleRef,
     Unordered,
     choice,
     optional,
@@ -332,49 +331,34 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     cap = _cap(shape)
     all_found = (1 << shape.conditions) - 1
     open_from = _open_from(shape)
-    names: dict[tuple[int, int, int], str] = {}
-    todo: list[tuple[int, int, int]] = []
+    members = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
+    extra = shape.extra if shape.extra == NEVER else emit.rules.define(f"{hint}-other", shape.extra)
+    wanted = [w if w == NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
 
-    def entries() -> tuple[list[Expr], Expr, list[Expr]]:
-        named: list[Expr] = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
-        extra = shape.extra if shape.extra == NEVER else emit.rules.define(f"{hint}-other", shape.extra)
-        wanted = [w if w == NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
-        return named, extra, wanted
-
-    members, extra, wanted = entries()
-
-    def state(index: int, count: int, found: int) -> Expr:
-        key = (index, min(count, cap), found)
-        if key not in names:
-            names[key] = emit.rules.reserve(f"{hint}-members")
-            todo.append(key)
-        return RuleRef(names[key])
-
-    def body(index: int, count: int, found: int) -> Expr:
+    def body(state: tuple[int, int, int], follow: Callable[[tuple[int, int, int]], Expr]) -> Expr:
+        index, count, found = state
         comma = emit.comma() if count else EMPTY
         full = shape.high is not None and count >= shape.high
         options: list[Expr] = []
         if index < len(fields):
             if not full:
-                options.append(sequence([comma, members[index], state(index + 1, count + 1, found)]))
+                after = follow((index + 1, min(count + 1, cap), found))
+                options.append(sequence([comma, members[index], after]))
             if not fields[index].required:
-                options.append(state(index + 1, count, found))
+                options.append(follow((index + 1, count, found)))
         if index <= open_from:
             return choice(options)
         if shape.extras is not None:
             return _last_extras(shape, extra, count, comma=emit.comma())
         for mask, entry in enumerate([] if full else [extra, *wanted]):
             if entry != NEVER and (mask == 0 or mask & ~found):
-                options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
+                after = follow((index, min(count + 1, cap), found | mask))
+                options.append(sequence([comma, entry, after]))
         if index == len(fields) and count >= max(shape.low, 1) and found == all_found:
             options.append(EMPTY)
         return choice(options)
 
-    start = body(0, 0, 0)
-    while todo:
-        key = todo.pop()
-        emit.rules.fill(names[key], body(*key))
-    return start
+    return emit.rules.states(f"{hint}-members", (0, 0, 0), body)
 
 
 def _last_extras(shape: Shape, extra: Expr, count: int, *, comma: Expr) -> Expr:

@@ -6,8 +6,7 @@ of specs stay unexpanded conjunctions, so a recursive schema is expanded one lev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -164,9 +163,7 @@ class Expander:
         return result
 
     def _enum(self, subschema: Subschema) -> TypeSets:
-        values = as_array(subschema.schema["enum"])
-        if values is None:
-            raise InvalidSchema(f"{subschema.pointer}/enum", "must be an array")
+        values = self._assertions.values(subschema)
         texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
         result = replace(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
         for value in values:
@@ -267,35 +264,29 @@ class Expander:
             if names != ANY_STRING:
                 rule = NameRule(strings.complement(names), self.terms.false)
                 yield replace(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
-        for name, consequence in self._dependencies(subschema):
+        for name, names, conj in self._dependencies(subschema):
             absent = replace(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
-            brought = consequence()
+            brought = replace(ANY_VALUE, object=(ObjectSpec(required=names),)) if names else self.expand(conj)
             if self._tracks:
                 # Only a property that is there lets its schema evaluate others.
                 present = replace(NO_VALUE, object=(ObjectSpec(required=(name,)),))
                 brought = self.algebra.intersect(brought, present)
             yield self.algebra.unite(absent, brought)
 
-    def _dependencies(self, subschema: Subschema) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
-        """(property, what its presence asks for) of all three spellings."""
+    def _dependencies(self, subschema: Subschema) -> Iterator[tuple[str, tuple[str, ...], Conj]]:
+        """(property, the names or the schema that its presence asks for) of all three spellings."""
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
             members = as_object(subschema.schema.get(keyword, {}))
             if members is None:
                 raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an object")
             for name, value in members.items():
-                if isinstance(value, str) and keyword == "dependencies":
-                    value = [value]
-                names = as_array(value)
-                if names is not None and keyword != "dependentSchemas":
-                    yield name, self._requires(subschema, keyword, names)
+                names = [value] if isinstance(value, str) and keyword == "dependencies" else as_array(value)
+                if names is None or keyword == "dependentSchemas":
+                    yield name, (), self.terms.positive(self._document.child(subschema, keyword, name))
+                elif all(isinstance(other, str) for other in names):
+                    yield name, tuple(dict.fromkeys(names)), TRUE
                 else:
-                    conj = self.terms.positive(self._document.child(subschema, keyword, name))
-                    yield name, lambda conj=conj: self.expand(conj)
-
-    def _requires(self, subschema: Subschema, keyword: str, names: list[Any]) -> Callable[[], TypeSets]:
-        if not all(isinstance(name, str) for name in names):
-            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must list property names")
-        return lambda: replace(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
+                    raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must list property names")
 
     # A schema that fails
 
@@ -323,7 +314,7 @@ class Expander:
             yield self._negation.other_values(subschema, schema["const"])
         if "enum" in schema:
             result = ANY_VALUE
-            for value in schema["enum"]:
+            for value in self._assertions.values(subschema):
                 result = self.algebra.intersect(result, self._negation.other_values(subschema, value))
             yield result
         for keyword in [name for name in REFERENCES if name in schema]:
@@ -366,16 +357,11 @@ class Expander:
             names = self.expand(self.terms.positive(self._document.child(subschema, "propertyNames"))).string
             rule = NameRule(strings.complement(names), TRUE)
             yield replace(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
-        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
-            for name, value in schema.get(keyword, {}).items():
-                present = replace(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
-                names = as_array(value)
-                if names is not None and keyword != "dependentSchemas":
-                    lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
-                    failed = replace(NO_VALUE, object=lacks)
-                else:
-                    failed = self.expand(self.terms.negative(self._document.child(subschema, keyword, name)))
-                yield self.algebra.intersect(present, failed)
+        for name, names, conj in self._dependencies(subschema):
+            present = replace(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
+            lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
+            failed = self.expand(self.terms.negated(conj)) if conj else replace(NO_VALUE, object=lacks)
+            yield self.algebra.intersect(present, failed)
 
 
 def _is_one_of(conj: Conj) -> bool:

@@ -168,11 +168,13 @@ class Terms:
 
     def negative(self, subschema: Subschema) -> Conj:
         """The conjunction that says that `subschema` fails."""
-        conj = self.positive(subschema)
-        if conj == TRUE:
-            return self.false
-        if conj == self.false:
-            return TRUE
+        return self.negated(self.positive(subschema))
+
+    def negated(self, conj: Conj) -> Conj:
+        """What fails a conjunction of at most one term."""
+        if conj in (TRUE, self.false):
+            return TRUE if conj else self.false
+        assert len(conj) == 1
         return (conj[0].opposite,)
 
     def conjoin(self, a: Conj, b: Conj) -> Conj:

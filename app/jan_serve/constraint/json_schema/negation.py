@@ -133,31 +133,26 @@ class Negation:
             yield ArraySpec(low=spec.high + 1)
         for index, conj in enumerate(spec.prefix):
             if conj:
-                failing = self._fails(conj)
+                failing = self._terms.negated(conj)
                 yield ArraySpec((*[()] * index, failing), low=index + 1)
         if spec.rest:
             start = len(spec.prefix)
-            yield ArraySpec(contains=(Contains(self._fails(spec.rest), 1, None, start),), low=start + 1)
+            yield ArraySpec(
+                contains=(Contains(self._terms.negated(spec.rest), 1, None, start),), low=start + 1
+            )
         for c in spec.contains:
             if c.low:
                 yield ArraySpec(contains=(replace(c, low=0, high=c.low - 1),))
             if c.high is not None:
                 yield ArraySpec(contains=(replace(c, low=c.high + 1, high=None),), low=c.high + 1)
 
-    def _fails(self, conj: Conj) -> Conj:
-        """The negation of what one subschema asks of a part."""
-        if conj == self._terms.false:
-            return ()
-        assert len(conj) == 1
-        return (conj[0].opposite,)
-
     def _without(self, name: str, conj: Conj, required: bool) -> Iterator[ObjectSpec]:
         """Objects in which a listed property breaks what is asked of it."""
         if required:
             # Absent, or present with a wrong value: one spec says both.
-            yield ObjectSpec({name: self._fails(conj) if conj else self._terms.false})
+            yield ObjectSpec({name: self._terms.negated(conj) if conj else self._terms.false})
         elif conj:
-            yield ObjectSpec({name: self._fails(conj)}, required=(name,))
+            yield ObjectSpec({name: self._terms.negated(conj)}, required=(name,))
 
     def marks(self, subschema: Subschema) -> Iterator[tuple[ObjectSpec, ObjectSpec]]:
         """The properties that are to be one of some constants, each as (objects that break it, all others).
@@ -165,7 +160,7 @@ class Negation:
         They usually tell alternatives apart, so `parts` leaves them out: the other keywords need to be broken only
         where these hold, and complements of alternatives hardly overlap.
         """
-        properties = as_object(subschema.schema.get("properties", {})) or {}
+        properties = self._assertions.properties(subschema)
         required = self._assertions.required(subschema)
         for name in [name for name, schema in properties.items() if _has_constants(schema)]:
             conj = self._terms.positive(self._document.child(subschema, "properties", name))
@@ -176,7 +171,7 @@ class Negation:
         schema = subschema.schema
         false = self._terms.false
         required = self._assertions.required(subschema)
-        properties = schema.get("properties", {})
+        properties = self._assertions.properties(subschema)
         for name in required:
             if name not in properties:
                 yield ObjectSpec({name: false})
@@ -194,13 +189,13 @@ class Negation:
                 yield from self._without(name, conj, name in required)
         for rule in self._assertions.pattern_rules(subschema):
             if rule.conj:
-                yield ObjectSpec(exists=(NameRule(rule.names, self._fails(rule.conj)),))
+                yield ObjectSpec(exists=(NameRule(rule.names, self._terms.negated(rule.conj)),))
         if "additionalProperties" in schema:
             conj = self._terms.positive(self._document.child(subschema, "additionalProperties"))
             if conj:
                 listed = strings.complement(strings.OneOfStrings(tuple(properties)))
                 names = strings.intersect(listed, self._assertions.additional_names(subschema))
-                yield ObjectSpec(exists=(NameRule(names, self._fails(conj)),))
+                yield ObjectSpec(exists=(NameRule(names, self._terms.negated(conj)),))
 
 
 def _has_constants(schema: object) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.automata.dfa import Dfa, complement, minimize, partition
+from jan_serve.constraint.automata.dfa import Dfa, complement, explored, minimize, partition
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import MAX_DFA_STATES, MAX_NFA_STATES, spend
 from jan_serve.constraint.regex.ast import (
@@ -31,6 +31,7 @@ from jan_serve.errors import GrammarTooComplex
 
 # The kinds of neighbours that a position between two characters has.
 EDGE, WORD_CHAR, OTHER_CHAR = 0, 1, 2
+_TOO_MANY: Final = "a regular expression needs too many states"
 
 
 def compile_dfa(regex: Regex, before: int = EDGE) -> Dfa:
@@ -174,11 +175,9 @@ def _plain_subsets(nfa: _Nfa) -> Dfa:
     moves = [[(symbol, closures[target]) for symbol, target in own] for own in nfa.symbol_moves(members)]
     accept_bit = 1 << nfa.accept
     universal = [(closures[s], closures[s]) for s in nfa.universal_states()][:1]
-    index = {closures[nfa.start]: 0}
-    order = [closures[nfa.start]]
-    rows: list[tuple[int, ...]] = []
     size = 1 + len(nfa.moves) // 2048
-    for mask in order:
+
+    def step(mask: int) -> tuple[list[int], bool]:
         spend(1 + mask.bit_count() * size // 4 + width // 8)
         successors = [0] * width
         rest = mask
@@ -189,21 +188,11 @@ def _plain_subsets(nfa: _Nfa) -> Dfa:
             spend(len(own) // 8)
             for symbol, target in own:
                 successors[symbol] |= target
-        row: list[int] = []
-        for target in successors:
-            for everything, bits in universal:
-                if target & bits == bits:
-                    target = everything
-            state = index.get(target)
-            if state is None:
-                state = index[target] = len(order)
-                order.append(target)
-                if state > MAX_DFA_STATES:
-                    raise GrammarTooComplex("a regular expression needs too many states")
-            row.append(state)
-        rows.append(tuple(row))
-    accepting = frozenset(i for i, mask in enumerate(order) if mask & accept_bit)
-    return Dfa(cuts, symbols, tuple(rows), accepting)
+        for everything, bits in universal:
+            successors = [everything if target & bits == bits else target for target in successors]
+        return successors, mask & accept_bit != 0
+
+    return explored(cuts, symbols, closures[nfa.start], step, MAX_DFA_STATES, _TOO_MANY)
 
 
 def _holds(kind: str, before: int, after: int) -> bool:
@@ -331,40 +320,31 @@ def _guarded_subsets(nfa: _Nfa, before: int) -> Dfa:
     width = max(symbols) + 1
     moves = nfa.symbol_moves(members)
     conditions.read(members[len(nfa.sets) :], width)
-    first: tuple[frozenset[_Thread], int] = (frozenset({(nfa.start, _NONE)}), before)
-    index: dict[tuple[frozenset[_Thread], int], int] = {first: 0}
-    order: list[tuple[frozenset[_Thread], int]] = [first]
-    rows: list[tuple[int, ...]] = []
-    accepting: set[int] = set()
     universal = {(state, _NONE) for state in nfa.universal_states()}
-    for number, (core, kind) in enumerate(order):
+
+    def step(state: tuple[frozenset[_Thread], int]) -> tuple[list[tuple[frozenset[_Thread], int]], bool]:
+        core, kind = state
         at_end = _guarded_closure(nfa, conditions, core, kind, EDGE)
-        if any(state == nfa.accept and conditions.hold_at_end(pending) for state, pending in at_end):
-            accepting.add(number)
+        is_end = any(place == nfa.accept and conditions.hold_at_end(pending) for place, pending in at_end)
         successors: list[set[_Thread]] = [set() for _ in range(width)]
         for after in (WORD_CHAR, OTHER_CHAR) if words else (OTHER_CHAR,):
-            for state, pending in _guarded_closure(nfa, conditions, core, kind, after):
-                for symbol, target in moves[state]:
+            for place, pending in _guarded_closure(nfa, conditions, core, kind, after):
+                for symbol, target in moves[place]:
                     if not words or (symbol in word_symbols) == (after == WORD_CHAR):
                         left = conditions.after(pending, symbol)
                         if left is not None:
                             successors[symbol].add((target, left))
         spend(width // 4 + sum(len(targets) for targets in successors) // 8)
-        row: list[int] = []
+        found: list[tuple[frozenset[_Thread], int]] = []
         for symbol, targets in enumerate(successors):
             next_kind = WORD_CHAR if symbol in word_symbols else OTHER_CHAR
             if done := targets & universal:
                 targets, next_kind = {min(done)}, OTHER_CHAR
-            key = (_least_bound(targets), next_kind)
-            state = index.get(key)
-            if state is None:
-                state = index[key] = len(order)
-                order.append(key)
-                if state > MAX_DFA_STATES:
-                    raise GrammarTooComplex("a regular expression needs too many states")
-            row.append(state)
-        rows.append(tuple(row))
-    return Dfa(cuts, symbols, tuple(rows), frozenset(accepting))
+            found.append((_least_bound(targets), next_kind))
+        return found, is_end
+
+    start = (frozenset({(nfa.start, _NONE)}), before)
+    return explored(cuts, symbols, start, step, MAX_DFA_STATES, _TOO_MANY)
 
 
 def _least_bound(threads: set[_Thread]) -> frozenset[_Thread]:

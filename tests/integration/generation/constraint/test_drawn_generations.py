@@ -47,7 +47,7 @@ def schema(draw: random.Random, depth: int = 3) -> dict[str, Any]:
         }
     if kind == "array":
         unique = {"uniqueItems": True} if draw.random() < 0.3 else {}
-        items = draw.choice(SCALARS[:6]) if unique else schema(draw, depth - 1)
+        items = set_item(draw) if unique else schema(draw, depth - 1)
         return {"type": "array", "items": items, "minItems": draw.randrange(3), "maxItems": 4, **unique}
     names = draw.sample(NAMES, draw.randint(1, 5))
     closed: dict[str, Any] = draw.choice(
@@ -65,6 +65,33 @@ def schema(draw: random.Random, depth: int = 3) -> dict[str, Any]:
         "properties": {name: schema(draw, depth - 1) for name in names},
         "required": required,
         **more,
+    }
+
+
+def set_item(draw: random.Random) -> dict[str, Any]:
+    """What a set holds: a scalar, a tuple, a closed object, or one of several of these."""
+    kind = draw.choice(["scalar", "scalar", "tuple", "object", "union"])
+    if kind == "scalar":
+        return draw.choice(SCALARS[:6])
+    if kind == "union":
+        return {"anyOf": [closed(draw, "kind"), closed(draw, "id"), draw.choice(SCALARS)]}
+    if kind == "object":
+        return closed(draw, "name")
+    parts = [*draw.choices(SCALARS, k=draw.randrange(3)), draw.choice(SCALARS[:2])]
+    return {"type": "array", "prefixItems": parts, "items": False, "minItems": draw.choice([1, len(parts)])}
+
+
+def closed(draw: random.Random, last: str) -> dict[str, Any]:
+    """An object of listed properties only, one of which has endlessly many values."""
+    others = {name: draw.choice(SCALARS) for name in draw.sample(("x", "größe", "values"), draw.randrange(3))}
+    names = [*others, last]
+    required = draw.sample(names, draw.randint(0, len(names)))
+    properties = {**others, last: draw.choice([{"type": "string"}, {"type": "integer"}])}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
     }
 
 

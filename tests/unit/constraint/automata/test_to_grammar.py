@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.ast import NEVER, CharClass, Choice, Expr, Literal, Repeat, RuleRef, Sequence
-from jan_serve.constraint.automata.dfa import Dfa, from_words
-from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
+from jan_serve.constraint.automata.dfa import Dfa, begins_with_any, from_words
+from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
@@ -127,4 +127,4 @@ def test_every_word_ends_with_the_tail() -> None:
 )
 def test_whether_any_text_is_the_beginning_of_a_word(pattern: str, chars: CharSet, expected: bool) -> None:
     dfa = regex_dfa(full_regex(pattern.replace(".", "[\\s\\S]")))
-    assert DfaWriter(dfa, PlainText(), RuleBuilder(), "state").begins_with_any(chars) is expected
+    assert begins_with_any(dfa, chars) is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -95,6 +96,19 @@ SCHEMAS: dict[str, Any] = {
     },
 }
 """A schema for each kind of refusal, by words of its reason."""
+MALFORMED: dict[str, Any] = {
+    keyword: value
+    for keywords, value in (
+        (("dependentRequired", "dependentSchemas", "properties", "patternProperties", "$ref"), [1]),
+        (
+            ("enum", "required", "prefixItems", "allOf", "anyOf", "oneOf", "type", "minItems", "pattern"),
+            {"a": 5},
+        ),
+        (("not", "if", "items", "contains", "propertyNames", "additionalProperties", "maximum"), "a"),
+    )
+    for keyword in keywords
+}
+"""Values that these keywords never have."""
 DEFS: dict[str, Any] = {
     "n": {"$ref": "#/$defs/n"},
     "m": {"allOf": [{"$ref": "#/$defs/m"}]},
@@ -151,3 +165,22 @@ def test_each_refused_schema_of_the_suites_is_told_its_place(suite: str) -> None
         error = refusal(bundled(case.schema, documents))
         if error is not None:
             place_of(error)
+
+
+@pytest.mark.parametrize("keyword", MALFORMED)
+@pytest.mark.parametrize(
+    "outer",
+    [
+        lambda own: own,
+        lambda own: {"not": own},
+        lambda own: {"oneOf": [own, {"type": "object"}]},
+        lambda own: {"if": own, "then": {"minLength": 1}},
+        lambda own: {"items": {"contains": own, "maxContains": 1}},
+    ],
+    ids=["itself", "not", "oneOf", "if", "contains"],
+)
+def test_a_malformed_keyword_is_refused_wherever_it_is(keyword: str, outer: Callable[[Any], Any]) -> None:
+    schema = {"then": True, **outer({keyword: MALFORMED[keyword], "then": {"maxLength": 3}})}
+    error = refusal(schema)
+    assert isinstance(error, InvalidSchema), error
+    assert f"/{keyword}" in place_of(error)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.constraint import charset
-from jan_serve.constraint.ast import NEVER, Expr, Literal, choice, optional, repeat, sequence
+from jan_serve.constraint.ast import NEVER, Expr, choice, repeat, sequence
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import spend
+from jan_serve.constraint.regex.parse import parse_regex
+from jan_serve.constraint.regex.translate import structure_expr
 from jan_serve.constraint.text_form import Spelling
 
 _MAX_PLACES: Final = 2_000
@@ -73,25 +74,17 @@ class LongTails:
 
 def long_tails(dfa: Dfa) -> LongTails | None:
     """The automaton, if words go on without end in single states only that they never leave."""
-    live = dfa.live_states()
-    sets = dfa.symbol_sets()
-    edges: dict[int, dict[int, CharSet]] = {}
-    for state in live:
-        targets: dict[int, list[CharSet]] = {}
-        for symbol, target in enumerate(dfa.table[state]):
-            if target in live:
-                targets.setdefault(target, []).append(sets[symbol])
-        edges[state] = {target: charset.union(*chars) for target, chars in targets.items()}
-        if state in targets and len(targets) > 1:
-            return None
-    levels = [[0]] if 0 in live else []
+    edges = dfa.live_edges()
+    if any(state in targets and len(targets) > 1 for state, targets in edges.items()):
+        return None
+    levels = [[0]] if 0 in edges else []
     count = 1
     while levels and levels[-1]:
         onward = (target for state in levels[-1] if state not in edges[state] for target in edges[state])
         levels.append(list(dict.fromkeys(onward)))
         count += len(levels[-1])
         spend(1 + len(levels[-1]) // 4)
-        if len(levels) > len(live) + 1 or count > _MAX_PLACES:
+        if len(levels) > len(edges) + 1 or count > _MAX_PLACES:
             return None
     return LongTails(edges, dfa.accepting, levels)
 
@@ -104,12 +97,10 @@ _HOST: Final = 255
 _PORT: Final = 5
 _FRAGMENT: Final = 64
 _ESCAPES_FROM: Final = 1_000
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_DIGITS: Final = "0123456789"
-_NAMED: Final = charset.of_chars(_LETTERS + _DIGITS + "-._~!$&'()*+,;=")
-_IN_PATH: Final = charset.union(_NAMED, charset.of_chars(":@"))
-_PATH: Final = charset.union(_IN_PATH, charset.of_chars("/"))
-_QUERY: Final = charset.union(_PATH, charset.of_chars("?"))
+_NAMED: Final = "-._~!$&'()*+,;=a-zA-Z0-9"
+_IN_PATH: Final = f"{_NAMED}:@"
+_PATH: Final = f"{_IN_PATH}/"
+_QUERY: Final = f"{_PATH}?"
 
 
 def bounded_uri(form: Spelling, high: int) -> Expr:
@@ -120,37 +111,15 @@ def bounded_uri(form: Spelling, high: int) -> Expr:
     with_escapes = high >= _ESCAPES_FROM
     units = left // 3 if with_escapes else left
     path = units * 3 // 5
-    letters = charset.of_chars(_LETTERS)
-    scheme = sequence(
-        [
-            form.chars(letters),
-            repeat(form.chars(charset.of_chars(_LETTERS + _DIGITS + "+.-")), 0, _SCHEME - 1),
-            form.literal(":"),
-        ]
-    )
-    rest = _units(form, _PATH, path - 1, with_escapes)
-    port = sequence([form.literal(":"), repeat(form.chars(charset.of_chars(_DIGITS)), 0, _PORT)])
-    with_host = sequence(
-        [
-            form.literal("//"),
-            repeat(form.chars(_NAMED), 0, host),
-            optional(port),
-            optional(sequence([form.literal("/"), rest])),
-        ]
-    )
+
+    def some(chars: str, most: int) -> str:
+        """Characters, or escapes of three characters."""
+        unit = f"(?:[{chars}]|%[0-9a-fA-F][0-9a-fA-F])" if with_escapes else f"[{chars}]"
+        return f"{unit}{{0,{most}}}"
+
+    with_host = f"//[{_NAMED}]{{0,{host}}}(?::[0-9]{{0,{_PORT}}})?(?:/{some(_PATH, path - 1)})?"
     # Two characters at least after the scheme, as with a host.
-    without = sequence(
-        [form.chars(_IN_PATH), form.chars(_IN_PATH), _units(form, _PATH, path - 2, with_escapes)]
-    )
-    query = sequence([form.literal("?"), _units(form, _QUERY, units - path, with_escapes)])
-    end = sequence([form.literal("#"), repeat(form.chars(_QUERY), 0, fragment)])
-    return sequence([scheme, choice([with_host, without]), optional(query), optional(end), form.tail])
-
-
-def _units(form: Spelling, chars: CharSet, high: int, with_escapes: bool) -> Expr:
-    """Characters, or escapes of three characters."""
-    unit = form.chars(chars)
-    if with_escapes:
-        hexadecimal = form.chars(charset.of_chars(_DIGITS + "abcdefABCDEF"))
-        unit = choice([unit, sequence([Literal("%"), hexadecimal, hexadecimal])])
-    return repeat(unit, 0, high)
+    without = f"[{_IN_PATH}][{_IN_PATH}]{some(_PATH, path - 2)}"
+    scheme = f"[a-zA-Z][a-zA-Z0-9+.-]{{0,{_SCHEME - 1}}}:"
+    end = f"(?:\\?{some(_QUERY, units - path)})?(?:#[{_QUERY}]{{0,{fragment}}})?"
+    return sequence([structure_expr(parse_regex(f"{scheme}(?:{with_host}|{without}){end}"), form), form.tail])

@@ -43,6 +43,7 @@ _MAX_EXPONENT = 307
 _LARGEST_DOUBLE: Final = Fraction("1.7976931348623157e308")
 # From these orders of magnitude on, writers of JSON spell numbers with an exponent.
 _SMALL, _LARGE = -5, 16
+_TOO_MANY_DIGITS: Final = "multipleOf has too many digits to be checked digit by digit"
 
 
 def _digit_range(low: int, high: int) -> Regex:
@@ -380,39 +381,30 @@ def _with_zeros(divisor: int, power: int) -> Dfa:
 
 def _scaled_multiples(divisor: int, scale: int) -> Dfa:
     if divisor * (scale + 2) > MAX_PRODUCT_STATES:
-        raise GrammarTooComplex("multipleOf has too many digits to be checked digit by digit")
+        raise GrammarTooComplex(_TOO_MANY_DIGITS)
     cuts, symbols, members = partition(
         [((0x2D, 0x2D),), ((0x2E, 0x2E),), *(((c, c),) for c in range(0x30, 0x3A))]
     )
     minus, dot, digits = members[0][0], members[1][0], [m[0] for m in members[2:]]
     width = max(symbols) + 1
     # (residue, digits after the point); None before the point. After `scale` digits only zeros may follow.
-    index: dict[tuple[int, int | None], int] = {(0, None): 0}
     dead = (-1, None)
-    order: list[tuple[int, int | None]] = [(0, None)]
-    rows: list[tuple[int, ...]] = []
-    accepting: set[int] = set()
-    for number, (residue, places) in enumerate(order):
+
+    def step(state: tuple[int, int | None]) -> tuple[list[tuple[int, int | None]], bool]:
+        residue, places = state
         targets: list[tuple[int, int | None]] = [dead] * width
-        if residue >= 0:
-            if residue * 10 ** (scale - (places or 0)) % divisor == 0:
-                accepting.add(number)
-            for value, symbol in enumerate(digits):
-                if places is None or places < scale:
-                    targets[symbol] = (
-                        (residue * 10 + value) % divisor,
-                        None if places is None else places + 1,
-                    )
-                elif value == 0:
-                    targets[symbol] = (residue, places)
-            if places is None:
-                targets[dot] = (residue, 0)
-                targets[minus] = (residue, None)
-        row: list[int] = []
-        for target in targets:
-            if target not in index:
-                index[target] = len(order)
-                order.append(target)
-            row.append(index[target])
-        rows.append(tuple(row))
-    return automata.minimize(Dfa(cuts, symbols, tuple(rows), frozenset(accepting)))
+        if residue < 0:
+            return targets, False
+        for value, symbol in enumerate(digits):
+            if places is None or places < scale:
+                targets[symbol] = (residue * 10 + value) % divisor, None if places is None else places + 1
+            elif value == 0:
+                targets[symbol] = (residue, places)
+        if places is None:
+            targets[dot] = (residue, 0)
+            targets[minus] = (residue, None)
+        return targets, residue * 10 ** (scale - (places or 0)) % divisor == 0
+
+    return automata.minimize(
+        automata.explored(cuts, symbols, (0, None), step, MAX_PRODUCT_STATES, _TOO_MANY_DIGITS)
+    )

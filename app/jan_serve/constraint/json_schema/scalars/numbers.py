@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jan_serve.constraint.automata.dfa import Dfa, minimize, partition
-from jan_serve.constraint.limits import spend
+from jan_serve.constraint.automata.dfa import Dfa, explored, minimize, partition
+from jan_serve.constraint.limits import MAX_PRODUCT_STATES, spend
 
 
 class NumberSpec(msgspec.Struct, frozen=True):
@@ -140,28 +140,18 @@ def whole_numbers(low: int, high: int) -> Dfa:
     least, most = str(low), str(high)
     cuts, symbols, members = partition([((c, c),) for c in range(0x30, 0x3A)])
     width = max(symbols) + 1
-    index: dict[_State, int] = {_START: 0}
-    order = [_START]
-    rows: list[tuple[int, ...]] = []
-    accepting: set[int] = set()
-    for number, state in enumerate(order):
+
+    def step(state: _State) -> tuple[list[_State], bool]:
         spend()
-        if state == _ZERO or _is_within(state, least, most):
-            accepting.add(number)
         targets = [_DEAD] * width
         if state.read >= 0:
             for digit, (symbol,) in enumerate(members):
                 targets[symbol] = _after(state, digit, least, most)
         if state == _START:
             targets[members[0][0]] = _DEAD if low else _ZERO
-        row: list[int] = []
-        for target in targets:
-            if target not in index:
-                index[target] = len(order)
-                order.append(target)
-            row.append(index[target])
-        rows.append(tuple(row))
-    return minimize(Dfa(cuts, symbols, tuple(rows), frozenset(accepting)))
+        return targets, state == _ZERO or _is_within(state, least, most)
+
+    return minimize(explored(cuts, symbols, _START, step, MAX_PRODUCT_STATES, "a number bound is too long"))
 
 
 def _is_within(state: _State, least: str, most: str) -> bool:
