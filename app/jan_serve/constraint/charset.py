@@ -12,7 +12,6 @@ from typing import TypeAlias
 CharSet: TypeAlias = tuple[tuple[int, int], ...]
 
 MAX_CODE_POINT = 0x10FFFF
-NONE: CharSet = ()
 ANY: CharSet = ((0, MAX_CODE_POINT),)
 UNESCAPED: CharSet = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, MAX_CODE_POINT))
 """Stand for themselves in strings of JSON; without DEL, as llguidance's `json_slices`."""

@@ -91,22 +91,15 @@ class _Printer:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._names = {name: name for name in grammar.rules}
+        self._taken = {*grammar.rules, "root"}
         if grammar.root != "root":
             self._names[grammar.root] = "root"
             if "root" in grammar.rules:
-                self._names["root"] = self._unused("root")
-        self._taken = set(self._names.values())
+                self._names["root"] = self._fresh("root")
         self._extra: list[str] = []
         self._powers: dict[tuple[str, int], str] = {}
         self._upto: dict[tuple[str, int], str] = {}
         self._classes: dict[CharSet, str] = {}
-
-    def _unused(self, stem: str) -> str:
-        taken = set(self._grammar.rules)
-        number = 1
-        while f"{stem}-{number}" in taken:
-            number += 1
-        return f"{stem}-{number}"
 
     def _fresh(self, stem: str) -> str:
         number = len(self._taken)

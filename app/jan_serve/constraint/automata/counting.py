@@ -39,39 +39,37 @@ def endless_states(dfa: Dfa) -> frozenset[int]:
 
 def count_words(dfa: Dfa, most: int) -> int:
     """The number of words of a finite language; most + 1 for more."""
-    live = dfa.live_states()
-    sets = [charset.subtract(chars, SURROGATES) for chars in dfa.symbol_sets()]
-    sizes = [sum(high - low + 1 for low, high in chars) for chars in sets]
+    edges = dfa.live_edges()
     counts: dict[int, int] = {}
-    stack = [0] if 0 in live else []
+    stack = [0] if 0 in edges else []
     while stack:
         state = stack[-1]
-        targets = [(symbol, t) for symbol, t in enumerate(dfa.table[state]) if t in live]
-        waiting = [t for _, t in targets if t not in counts]
+        waiting = [target for target in edges[state] if target not in counts]
         if waiting:
             stack += waiting
             continue
         stack.pop()
-        found = (state in dfa.accepting) + sum(sizes[symbol] * counts[t] for symbol, t in targets)
+        found = (state in dfa.accepting) + sum(
+            charset.size(charset.subtract(chars, SURROGATES)) * counts[target]
+            for target, chars in edges[state].items()
+        )
         counts[state] = min(found, most + 1)
     return counts.get(0, 0)
 
 
 def all_words(dfa: Dfa) -> list[str]:
     """All words of a finite language of few."""
-    live = dfa.live_states()
-    sets = dfa.symbol_sets()
+    edges = dfa.live_edges()
     found: list[str] = []
-    todo = [(0, "")] if 0 in live else []
+    todo = [(0, "")] if 0 in edges else []
     while todo:
         state, word = todo.pop()
         if state in dfa.accepting:
             found.append(word)
         todo += [
             (target, word + chr(code))
-            for symbol, target in enumerate(dfa.table[state])
-            if target in live
-            for low, high in sets[symbol]
+            for target, chars in edges[state].items()
+            for low, high in chars
             for code in range(low, high + 1)
         ]
     return found

@@ -7,6 +7,7 @@ of specs stay unexpanded conjunctions, so a recursive schema is expanded one lev
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 
 from msgspec.structs import replace
 
@@ -313,10 +314,8 @@ class Expander:
         if "const" in schema:
             yield self._negation.other_values(subschema, schema["const"])
         if "enum" in schema:
-            result = ANY_VALUE
-            for value in self._assertions.values(subschema):
-                result = self.algebra.intersect(result, self._negation.other_values(subschema, value))
-            yield result
+            others = [self._negation.other_values(subschema, v) for v in self._assertions.values(subschema)]
+            yield reduce(self.algebra.intersect, others, ANY_VALUE)
         for keyword in [name for name in REFERENCES if name in schema]:
             yield expand(negative(self._document.resolve(subschema, keyword)))
         if "allOf" in schema:
@@ -346,10 +345,9 @@ class Expander:
                 yield self.algebra.intersect(self.expand(test), self.expand(failed))
 
     def _none_of(self, children: list[Subschema]) -> TypeSets:
-        result = ANY_VALUE
-        for child in children:
-            result = self.algebra.intersect(result, self.expand(self.terms.negative(child)))
-        return result
+        return reduce(
+            self.algebra.intersect, [self.expand(self.terms.negative(child)) for child in children], ANY_VALUE
+        )
 
     def _failing_object_applicators(self, subschema: Subschema) -> Iterator[TypeSets]:
         schema = subschema.schema

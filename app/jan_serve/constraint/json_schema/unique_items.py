@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -184,9 +184,8 @@ def _item_set(sets: TypeSets) -> ItemSet:
 def texts_of(arrays: Iterable[tuple[ItemSet, ...]]) -> ItemTexts | None:
     """The texts of the items of arrays at one place; None where it does not follow from a text which are left."""
     items = list(dict.fromkeys(item for each in arrays for item in each))
-    words, others = items[0].words, items[0].others()
-    for item in items[1:]:
-        words, others = automata.unite(words, item.words), automata.unite(others, item.others())
+    words = reduce(automata.unite, [item.words for item in items])
+    others = reduce(automata.unite, [item.others() for item in items])
     if len(items) > 1 and any(
         _misleads(item.words, words) or _misleads(item.others(), others, after=1) for item in items
     ):
@@ -218,24 +217,20 @@ def _misleads(own: Dfa, all_texts: Dfa, *, after: int = 0) -> bool:
     if not own.accepting:
         return False
     beyond = automata.intersect(all_texts, automata.complement(own))
-    endless, live, live_beyond = endless_states(own), own.live_states(), beyond.live_states()
+    endless, edges, edges_beyond = endless_states(own), own.live_edges(), beyond.live_edges()
     seen = {(0, 0, 0)}
-    todo = list(seen)
+    todo = list(seen) if edges_beyond else []
     while todo:
         state, other, length = todo.pop()
-        if state not in live or other not in live_beyond:
-            continue
         if length >= after and state not in endless:
             return True
         spend(1)
-        sets = beyond.symbol_sets()
-        for symbol, target in enumerate(own.table[state]):
-            for beside, end in enumerate(beyond.table[other]):
-                if charset.intersect(own.symbol_sets()[symbol], sets[beside]):
-                    found = (target, end, min(length + 1, after))
-                    if found not in seen:
-                        seen.add(found)
-                        todo.append(found)
+        for target, chars in edges[state].items():
+            for end, taken in edges_beyond[other].items():
+                found = (target, end, min(length + 1, after))
+                if found not in seen and charset.intersect(chars, taken):
+                    seen.add(found)
+                    todo.append(found)
     return False
 
 

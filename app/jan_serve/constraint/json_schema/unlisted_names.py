@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Final
 
 from jan_serve.constraint.automata import dfa as automata
@@ -80,9 +81,7 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
         return None
     if not all(has_value(expander, conj) for _, conj in classes):
         raise _undecided("whose values may not exist")
-    found = strings.string_dfa(classes[0][0])
-    for names, _ in classes[1:]:
-        found = automata.unite(found, strings.string_dfa(names))
+    found = reduce(automata.unite, [strings.string_dfa(names) for names, _ in classes])
     if is_endless(found):
         return None
     taken = [name for name in listed if found.matches(name)]
@@ -128,8 +127,7 @@ def has_value(expander: Expander, conj: Conj, depth: int = _MAX_DEPTH) -> bool:
 def _has_array(expander: Expander, spec: ArraySpec, depth: int) -> bool:
     if spec.contains or (spec.unique and spec.low > 1) or (spec.high is not None and spec.high < spec.low):
         return False
-    items = [*spec.prefix, spec.rest][: spec.low]
-    return all(has_value(expander, conj, depth) for conj in items)
+    return all(has_value(expander, conj, depth) for conj in spec.items()[: spec.low])
 
 
 def _has_object(expander: Expander, spec: ObjectSpec, depth: int) -> bool:

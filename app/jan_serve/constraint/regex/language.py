@@ -128,13 +128,13 @@ def _with_search(regex: Regex) -> Regex:
     if len(items) == 1 and isinstance(items[0], Alternation):
         return _with_search(items[0])
     first, last = (items[0], items[-1]) if items else (None, None)
-    if isinstance(first, Alternation) and any(_starts(item, "^") for item in first.items):
+    if isinstance(first, Alternation) and any(_has_edge(item, 0) for item in first.items):
         return alternation([_with_search(concat([branch, *items[1:]])) for branch in first.items])
-    if isinstance(last, Alternation) and any(_ends(item, "$") for item in last.items):
+    if isinstance(last, Alternation) and any(_has_edge(item, -1) for item in last.items):
         return alternation([_with_search(concat([*items[:-1], branch])) for branch in last.items])
-    if first is None or not _starts(first, "^"):
+    if first is None or not _has_edge(first, 0):
         items = [ANYTHING, *items]
-    if last is None or not _ends(last, "$"):
+    if last is None or not _has_edge(last, -1):
         items = [*items, ANYTHING]
     return concat(items)
 
@@ -153,16 +153,11 @@ def _touches_edge(regex: Regex) -> bool:
     return isinstance(regex, Assertion) and regex.kind in "^$"
 
 
-def _starts(regex: Regex, kind: str) -> bool:
+def _has_edge(regex: Regex, at: int) -> bool:
+    """Whether the first part (0) is `^`, or the last one (-1) `$`."""
     if isinstance(regex, Concat):
-        return bool(regex.items) and _starts(regex.items[0], kind)
-    return regex == Assertion(kind)
-
-
-def _ends(regex: Regex, kind: str) -> bool:
-    if isinstance(regex, Concat):
-        return bool(regex.items) and _ends(regex.items[-1], kind)
-    return regex == Assertion(kind)
+        return bool(regex.items) and _has_edge(regex.items[at], at)
+    return regex == Assertion("^$"[at])
 
 
 def _without_edges(regex: Regex) -> Regex:

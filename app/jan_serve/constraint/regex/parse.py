@@ -190,7 +190,7 @@ class _Parser:
                     sets.append(((low[0][0], high[0][0]),))
             else:
                 sets.append(low)
-        result = charset.union(*sets) if sets else charset.NONE
+        result = charset.union(*sets)
         result = charset.complement(result) if negated else result
         if not result:
             raise self._fail("a character class that matches nothing", start)

@@ -358,11 +358,9 @@ def _multiples_dfa(multiple: Fraction) -> Dfa:
 
     With multiple = n/d and d dividing 10**k, the value times 10**k has to be divisible by n * 10**k / d.
     """
-    scale = 0
-    while (10**scale) % multiple.denominator:
-        scale += 1
-        if scale > _MAX_SCALE:
-            raise GrammarTooComplex(f"multipleOf has more than {_MAX_SCALE} digits after the point")
+    scale = _scale(multiple)
+    if scale > _MAX_SCALE:
+        raise GrammarTooComplex(f"multipleOf has more than {_MAX_SCALE} digits after the point")
     divisor = int(multiple * 10**scale)
     rest = divisor
     while not scale and rest % 10 == 0:

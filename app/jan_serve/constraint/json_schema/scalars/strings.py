@@ -7,7 +7,7 @@ symbolic until `string_dfa`: most schemas have one constraint, whose text needs 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TypeAlias
 
 import msgspec
@@ -153,10 +153,7 @@ def complement(s: StringSet) -> StringSet:
 
 
 def intersect_all(items: Iterable[StringSet]) -> StringSet:
-    result: StringSet = ANY_STRING
-    for item in items:
-        result = intersect(result, item)
-    return result
+    return reduce(intersect, items, ANY_STRING)
 
 
 def pattern_set(pattern: str) -> StringSet:
@@ -239,10 +236,7 @@ def string_dfa(s: StringSet) -> Dfa:
         case NotIn(item):
             return automata.complement(string_dfa(item))
         case SomeOf(items):
-            result = string_dfa(items[0])
-            for item in items[1:]:
-                result = automata.unite(result, string_dfa(item))
-            return result
+            return reduce(automata.unite, map(string_dfa, items))
         case AllOf(items):
             return _all_of_dfa(items)
 
