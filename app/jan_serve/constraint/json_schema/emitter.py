@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from jan_serve.constraint import charset
@@ -34,6 +35,8 @@ from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec
 from jan_serve.constraint.json_schema.scalars.strings import StringSet
+from jan_serve.constraint.regex.parse import parse_regex
+from jan_serve.constraint.regex.translate import structure_expr
 from jan_serve.constraint.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.constraint.translation import Mode
 from jan_serve.constraint.word_trie import other_words_expr
@@ -44,7 +47,16 @@ if TYPE_CHECKING:
     from jan_serve.constraint.json_schema.unique_items import ItemSet
 
 # Digits can be bounded of numbers that may be this large.
-_FEW_DIGITS = 10**60
+_BOUNDED = 10**60
+_INTEGER = f"-?(?:0|[1-9][0-9]{{0,{MAX_WHOLE - 1}}})"
+_FRACTION = f"(?:\\.[0-9]{{1,{MAX_FRACTION}}})?"
+# A double holds one digit before the point with exponents of three digits, which may be those below 1.
+_NUMBER = (
+    f"{_INTEGER}{_FRACTION}(?:[Ee][+-]?[0-9]{{1,2}}|[Ee]-[1-2][0-9]{{2}}|[Ee]-30[0-8])?"
+    f"|-?[0-9]{_FRACTION}[Ee]\\+?(?:[1-2][0-9]{{2}}|30[0-7])"
+)
+# Weak models repeat digits without end.
+_FEW_DIGITS = f"-?[0-9]{{1,{MAX_WHOLE}}}(?:[.eE][0-9.eE+-]*)?"
 # Indentation after a line break; deeper documents than this need `compact`.
 _MAX_INDENT = 32
 
@@ -200,16 +212,12 @@ class Emitter(ABC):
             self.mode is not Mode.ENFORCED
             or spec.multiples
             or spec.not_multiples
-            or max(spec.low or 0, -(spec.high or 0)) > _FEW_DIGITS
+            or max(spec.low or 0, -(spec.high or 0)) > _BOUNDED
             or automata.longest_word(language) is not None
             or not isinstance(found, Terminal)
         ):
             return found
-        # Weak models repeat digits without end.
-        rest = repeat(_class("0123456789.eE+-"), 0, None)
-        whole = [repeat(Literal("-"), 0, 1), repeat(_class("0-9"), 1, MAX_WHOLE)]
-        bounded = sequence([*whole, repeat(sequence([_class(".eE"), rest]), 0, 1)])
-        return Terminal(Both(found.item, bounded), lark_only=True)
+        return Terminal(Both(found.item, _written(_FEW_DIGITS)), lark_only=True)
 
     def shared(self, name: str) -> RuleRef:
         """A rule shared by all schemas."""
@@ -221,7 +229,7 @@ class Emitter(ABC):
 
     def _shared_body(self, name: str) -> Expr:
         if name == "ws":
-            from_break = sequence([Literal("\n"), repeat(_class("\t "), 0, _MAX_INDENT)])
+            from_break = sequence([Literal("\n"), repeat(CharClass(charset.of_chars("\t ")), 0, _MAX_INDENT)])
             return repeat(Terminal(choice([Literal(" "), from_break])), 0, 1)
         if name == "after-colon":
             return repeat(Literal(" "), 0, 1)
@@ -235,41 +243,16 @@ class Emitter(ABC):
             characters = repeat(self.name_text.chars(charset.ANY), 0, None)
             return Terminal(sequence([Literal('"'), characters, Literal('"')]))
         if name == "integer":
-            return Terminal(self._whole_body())
-        if name == "unsigned":
-            return choice([Literal("0"), sequence([_class("1-9"), repeat(_class("0-9"), 0, MAX_WHOLE - 1)])])
+            return Terminal(_written(_INTEGER))
         if name == "number":
-            return self._number_body()
+            return Terminal(_written(_NUMBER))
         if name in ("object", "array"):
             return self.any_container(name)
         assert name == "value"
         parts = ("object", "array", "string", "number", "boolean")
         return choice([*(self.shared(part) for part in parts), Terminal(Literal("null"))])
 
-    def _whole_body(self) -> Expr:
-        return sequence([repeat(Literal("-"), 0, 1), self.shared("unsigned")])
 
-    def _number_body(self) -> Expr:
-        digits = repeat(_class("0-9"), 1, MAX_FRACTION)
-        fraction = repeat(sequence([Literal("."), digits]), 0, 1)
-        e, plus, minus = _class("Ee"), repeat(Literal("+"), 0, 1), Literal("-")
-        two, three = repeat(_class("0-9"), 1, 2), sequence([_class("1-2"), repeat(_class("0-9"), 2, 2)])
-        small = sequence([e, choice([sequence([repeat(_class("+-"), 0, 1), two]), sequence([minus, three])])])
-        small = choice([small, sequence([e, minus, Literal("30"), _class("0-8")])])
-        # A double holds one digit before the point with these.
-        large = sequence([e, plus, choice([three, sequence([Literal("30"), _class("0-7")])])])
-        return Terminal(
-            choice(
-                [
-                    sequence([self._whole_body(), fraction, repeat(small, 0, 1)]),
-                    sequence([repeat(Literal("-"), 0, 1), _class("0-9"), fraction, large]),
-                ]
-            )
-        )
-
-
-def _class(spelled: str) -> Expr:
-    """A character class written as `a-z` or as its members."""
-    if len(spelled) == 3 and spelled[1] == "-":
-        return CharClass(((ord(spelled[0]), ord(spelled[2])),))
-    return CharClass(charset.of_chars(spelled))
+@lru_cache(maxsize=8)
+def _written(pattern: str) -> Expr:
+    return structure_expr(parse_regex(pattern), PlainText())

@@ -410,22 +410,19 @@ def _plain_numbers() -> Dfa:
 
 def automaton_of(dfa: Dfa) -> Automaton:
     """The words of `dfa`, without states that lead to none. Raises GrammarTooComplex above MAX_EDGES."""
-    live = dfa.live_states()
-    order = [0, *sorted(live - {0})]
+    live = dfa.live_edges()
+    order = [0, *sorted(live.keys() - {0})]
     numbers = {state: number for number, state in enumerate(order)}
-    sets = dfa.symbol_sets()
     edges = tuple(
         tuple(
             sorted(
                 (low, high, numbers[target])
-                for symbol, target in enumerate(dfa.table[state])
-                if target in live
-                for low, high in charset.subtract(sets[symbol], SURROGATES)
+                for target, chars in live.get(state, {}).items()
+                for low, high in charset.subtract(chars, SURROGATES)
             )
         )
         for state in order
     )
-    spend(len(order) * (1 + len(sets)) // 8)
     if sum(map(len, edges)) > MAX_EDGES:
         raise GrammarTooComplex(
             f"the items of uniqueItems, or the names above them, need more than {MAX_EDGES} edges"

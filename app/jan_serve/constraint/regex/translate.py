@@ -58,23 +58,18 @@ def pieces_expr(pieces: list[Piece], form: Spelling) -> list[Expr]:
 
 def translate(pattern: str) -> Grammar:
     """The grammar of the texts that `pattern` matches from end to end."""
-    with budget():
-        return _translate(pattern)
-
-
-def _translate(pattern: str) -> Grammar:
-    regex = full_regex(pattern)
-    rules = RuleBuilder()
-    form = PlainText()
+    rules, form = RuleBuilder(), PlainText()
     rules.reserve("root")
-    pieces = flat_pieces(regex)
-    if pieces is not None:
-        rules.fill("root", Terminal(sequence([*pieces_expr(pieces, form), form.tail])))
-        return rules.grammar("root")
-    dfa = regex_dfa(regex)
-    if dfa.is_empty():
-        raise UnsupportedPattern(0, "no text matches the expression")
-    rules.fill("root", Terminal(dfa_to_expr(dfa, form, rules, "state")))
+    with budget():
+        regex = full_regex(pattern)
+        pieces = flat_pieces(regex)
+        if pieces is not None:
+            body = sequence([*pieces_expr(pieces, form), form.tail])
+        elif (dfa := regex_dfa(regex)).is_empty():
+            raise UnsupportedPattern(0, "no text matches the expression")
+        else:
+            body = dfa_to_expr(dfa, form, rules, "state")
+    rules.fill("root", Terminal(body))
     return rules.grammar("root")
 
 
