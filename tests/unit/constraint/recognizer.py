@@ -206,7 +206,7 @@ class Recognizer:
         for chars in sets:
             cuts.update(*((low, high + 1) for low, high in chars))
         ends = sorted(cuts)
-        every = charset.union(*sets) if sets else charset.NONE
+        every = charset.union(*sets)
         parts = [(low, high - 1) for low, high in pairwise(ends)]
         return [part for part in parts if charset.contains(every, part[0]) and part[0] != 0xD800]
 
