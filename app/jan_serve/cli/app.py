@@ -70,6 +70,11 @@ COMMANDS: Final = {
         "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
         "Ask a model",
     ),
+    "chats": Entry(
+        "chats:chats",
+        "List, show, search, export, import or delete the chats of the server. Starts a server if none runs.",
+        "Ask a model",
+    ),
     "embed": Entry(
         "embed:embed",
         "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.main import main
+from jan_serve.config import ServerAddress
 from tests.support.managed import add_model
 from tests.support.served_app import ServedApp, served_app
 
@@ -73,3 +76,12 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(config))
     monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
     return models
+
+
+@pytest.fixture
+def client(server: ServedApp) -> Generator[ServerClient]:
+    """No chats are there before the test."""
+    with ServerClient(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as client:
+        for chat in client.get("/extras/chats", {"limit": "200"})["data"]:
+            client.delete(f"/extras/chats/{chat['id']}")
+        yield client

@@ -71,6 +71,16 @@ def _answer(session: ChatSession, question: str) -> None:
         )
     if answer.text or not answer.stopped:
         session.conversation.add(question, answer.text, asked.steps)
+        _keep(session)
     if session.show_statistics:
         session.output.note(session.last_statistics)
     session.output.note()
+
+
+def _keep(session: ChatSession) -> None:
+    if session.kept is None:
+        return
+    try:
+        session.kept.save(session.conversation)
+    except CommandError as error:
+        session.output.error(f"The server does not keep this: {error.message}", error.next_step)

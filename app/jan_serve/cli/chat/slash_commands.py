@@ -12,6 +12,7 @@ import msgspec
 
 from jan_serve.cli.chat.chat_tools import ChatTools
 from jan_serve.cli.chat.conversation import Conversation
+from jan_serve.cli.chat.kept_chat import KeptChat
 from jan_serve.cli.chat.request_options import PARAMETERS, file_part, parameter, read_format
 from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.server_client import ServerClient
@@ -36,6 +37,7 @@ class ChatSession(msgspec.Struct):
     ask_again: str | None = None
     last_statistics: str = "no answer yet"
     tools: ChatTools | None = None
+    kept: KeptChat | None = None
 
 
 Handler: TypeAlias = Callable[[ChatSession, str], None]

@@ -70,6 +70,10 @@ class UnknownModel(CommandError):
         super().__init__(message, None if known else "`jan-serve ls` lists the models.", WRONG_USE)
 
 
+class ChatChanged(CommandError):
+    """The server has another version of a chat, or has deleted it."""
+
+
 class ServerClient:
     """Every method blocks, and raises CommandError on any failure. program: what should answer."""
 
@@ -121,9 +125,16 @@ class ServerClient:
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send a body and read the answer, without a time limit: loading or generating may take long."""
+        return self._sent("POST", path, body)
+
+    def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The same."""
+        return self._sent("PUT", path, body)
+
+    def _sent(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         with (
             self._explained(),
-            self._client.stream("POST", path, json=dict(body), timeout=_no_read_timeout()) as response,
+            self._client.stream(method, path, json=dict(body), timeout=_no_read_timeout()) as response,
         ):
             return self._object(response)
 
@@ -242,6 +253,8 @@ class ServerClient:
             return self._unexpected(f"HTTP status {status}")
         if code == ModelNotFound.code:
             return UnknownModel(message)
+        if code in ("chat_conflict", "chat_deleted"):
+            return ChatChanged(message)
         next_step, exit_status = _next_step(status, str(code), headers)
         return CommandError(message, next_step, exit_status)
 

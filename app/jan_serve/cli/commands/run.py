@@ -14,6 +14,7 @@ from jan_serve.cli.chat.chat_answer import ChatAnswer
 from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.exchange import exchange
+from jan_serve.cli.chat.kept_chat import KeptChat, kept_chat
 from jan_serve.cli.chat.request_options import assignments, file_part, read_format
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
@@ -28,6 +29,30 @@ from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, Url
 from jan_serve.cli.output import Output, on_terminal
 from jan_serve.store.paths import user_path
 
+_AllowToolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-tool",
+        metavar=f"NAME|{ALL}",
+        help="Call this tool without asking; repeatable. Implies --mcp.",
+    ),
+]
+_FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        "--image",
+        metavar="FILE",
+        help="An image, PDF or text to send with the prompt; repeatable.",
+    ),
+]
+_GoesOnOption = Annotated[
+    bool, typer.Option("--continue", help="Go on with the last chat of the server, the page's too.")
+]
+_ChatOption = Annotated[
+    str | None, typer.Option("--chat", metavar="ID", help="Go on with this one of `jan-serve chats`.")
+]
+
 
 def run(
     model: Annotated[
@@ -36,15 +61,7 @@ def run(
     prompt: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="The prompt. Standard input is appended.")
     ] = None,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--file",
-            "--image",
-            metavar="FILE",
-            help="An image, PDF or text to send with the prompt; repeatable.",
-        ),
-    ] = None,
+    files: _FilesOption = None,
     system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message.")] = None,
     answer_format: Annotated[
         str | None,
@@ -66,20 +83,19 @@ def run(
             "--mcp", help="Offer the tools of the MCP servers of `mcp_file`; each call is asked for."
         ),
     ] = False,
-    allowed_tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-tool",
-            metavar=f"NAME|{ALL}",
-            help="Call this tool without asking; repeatable. Implies --mcp.",
-        ),
-    ] = None,
+    allowed_tools: _AllowToolOption = None,
+    goes_on: _GoesOnOption = False,
+    chat_id: _ChatOption = None,
     keep_alive: KeepAliveOption = None,
     statistics: Annotated[
         bool, typer.Option("--stats", help="Print tokens and rates after the answer.")
     ] = False,
     history: Annotated[
-        bool, typer.Option("--history/--no-history", help="Keep the typed lines for the arrow keys.")
+        bool,
+        typer.Option(
+            "--history/--no-history",
+            help="Keep the chat on the server, and the typed lines for the arrow keys.",
+        ),
     ] = True,
     url: UrlOption = None,
     config: ConfigOption = None,
@@ -105,19 +121,47 @@ def run(
         tools: ChatTools | None = None
         if mcp or allowed_tools:
             tools = stack.enter_context(chat_tools(loaded.settings.mcp_file, output, allowed_tools or ()))
+        wanted = "" if goes_on and chat_id is None else chat_id
+        kept = _kept(client, conversation, wanted, is_new=question is None and history)
         if question is not None:
-            _begin(client, conversation, model, output)
-            asked = exchange(client, conversation, question, output, tools, silent=as_json)
-            _finish(asked.answer, output, as_json=as_json, statistics=statistics)
+            answer = _answered(client, conversation, (model, question), output, tools, kept, silent=as_json)
+            _finish(answer, output, as_json=as_json, statistics=statistics)
             return
         # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
         from jan_serve.cli.chat.line_editor import LineEditor
 
         full_name = _begin(client, conversation, model, output)
         output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
-        session = ChatSession(client, conversation, output, statistics, tools=tools)
+        session = ChatSession(client, conversation, output, statistics, tools=tools, kept=kept)
         file = loaded.settings.data_dir / "chat-history" if history else None
         chat(session, LineEditor(file, lambda: model_names(client)).read)
+
+
+def _answered(
+    client: ServerClient,
+    conversation: Conversation,
+    asked: tuple[str | None, str],
+    output: Output,
+    tools: ChatTools | None,
+    kept: KeptChat | None,
+    *,
+    silent: bool,
+) -> ChatAnswer:
+    """asked: the model, and what it is asked."""
+    model, question = asked
+    _begin(client, conversation, model, output)
+    done = exchange(client, conversation, question, output, tools, silent=silent)
+    if kept is not None:
+        conversation.add(question, done.answer.text, done.steps)
+        kept.save(conversation)
+    return done.answer
+
+
+def _kept(
+    client: ServerClient, conversation: Conversation, wanted: str | None, *, is_new: bool
+) -> KeptChat | None:
+    """wanted: see kept_chat. is_new: whether a chat begins that is to be kept."""
+    return kept_chat(client, wanted, conversation) if wanted is not None or is_new else None
 
 
 def _begin(client: ServerClient, conversation: Conversation, model: str | None, output: Output) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession
+from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.output import Output
 
 Keys = str | type[BaseException]
@@ -33,3 +35,16 @@ def chatted(session: ChatSession, capsys: pytest.CaptureFixture[str], *inputs: K
     chat(session, typed(*inputs))
     captured = capsys.readouterr()
     return captured.out, captured.err
+
+
+def stored(client: ServerClient, at: int = 0) -> list[str]:
+    """The texts of a chat, the latest first, with those of its versions in brackets."""
+
+    def shown(line: list[dict[str, Any]]) -> list[str]:
+        return [
+            each["text"] + "".join(f"{{{' '.join(shown(tail))}}}" for tail in each.get("versions", ()))
+            for each in line
+        ]
+
+    chat = client.get("/extras/chats")["data"][at]
+    return shown(client.get(f"/extras/chats/{chat['id']}")["messages"])

@@ -1,0 +1,197 @@
+"""`jan-serve chats`: the chats that the server keeps, which the page shows, too."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Generator, Iterable
+from datetime import datetime
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+from urllib.parse import quote
+
+import typer
+
+from jan_serve.cli.chat.kept_chat import LIST, all_chats, find_chat
+from jan_serve.cli.client.own_server import any_server
+from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
+from jan_serve.cli.output import Output, shortened
+from jan_serve.store.files.small_files import private_opener
+from jan_serve.store.paths import user_path
+
+_MAX_FILE_BYTES: Final = 2 << 30
+_PIECE_CHARS: Final = 4_000_000
+"""Of one request."""
+_WORDS: Final = ("list", "show", "search", "export", "import", "delete", "restore")
+_TAKES_ONE: Final = frozenset({"show", "search", "import", "delete", "restore"})
+
+
+def chats(
+    what: Annotated[str, typer.Argument(metavar="|".join(_WORDS), help="What to do.")] = "list",
+    which: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID|WORDS|FILE", help="A chat, words to look for, or a file."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of chats to list.")] = 20,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List, show, search, export, import or delete the chats of the server. Starts a server if none runs.
+
+    `import` reads exports of jan-serve, llama.cpp's page, Open WebUI and ChatGPT, also within a ZIP file.
+    `jan-serve run --continue` goes on with a chat.
+    """
+    output = Output()
+    words = which or []
+    if what not in _WORDS:
+        raise CommandError(f"{what!r} is none of {', '.join(_WORDS)}.", status=WRONG_USE)
+    if not words and what in _TAKES_ONE:
+        raise CommandError(f"`jan-serve chats {what}` needs an argument.", "See --help.", WRONG_USE)
+    loaded = load_settings(config_file=config)
+    with any_server(loaded, url, output) as client:
+        match what:
+            case "list":
+                _print_list(all_chats(client, limit), output, as_json=as_json)
+            case "search":
+                _print_list(all_chats(client, limit, q=" ".join(words)), output, as_json=as_json)
+            case "show":
+                _show(client, words[0], output, as_json=as_json)
+            case "export":
+                _export(client, words, output)
+            case "import":
+                _import(client, words, output, as_json=as_json)
+            case "delete":
+                for word in words:
+                    chat = find_chat(client, word)
+                    client.delete(_path(chat["id"]))
+                    output.note(
+                        f"{chat['title']}: `jan-serve chats restore {chat['id']}` brings it back for a day."
+                    )
+            case _:
+                for word in words:
+                    output.note(f"{client.post(_path(word) + '/restore', {})['title']} is back.")
+
+
+def _path(chat_id: str) -> str:
+    return f"{LIST}/{quote(chat_id, safe='')}"
+
+
+def _print_list(found: list[dict[str, Any]], output: Output, *, as_json: bool) -> None:
+    if as_json:
+        output.json(found)
+        return
+    if not found:
+        output.note("There is no such chat.")
+        return
+    rows = [
+        (
+            chat["id"][:8],
+            datetime.fromtimestamp(chat["updated"] / 1_000).astimezone().strftime("%Y-%m-%d %H:%M"),
+            shortened(chat["title"], 60),
+            chat["folder"],
+            shortened(chat["excerpt"], 60),
+        )
+        for chat in found
+    ]
+    output.table(("id", "changed", "title", "folder", "found"), rows, optional=("folder", "found", "changed"))
+
+
+def _show(client: ServerClient, wanted: str, output: Output, *, as_json: bool) -> None:
+    chat = client.get(_path(find_chat(client, wanted)["id"]))
+    if as_json:
+        output.json(chat)
+        return
+    for message in chat["messages"]:
+        sign = {"user": ">>> ", "tool": "<<< "}.get(message["role"], "")
+        files = "".join(f"[{file['name']}] " for file in message.get("attachments") or ())
+        output.piece(f"{sign}{files}{message['text']}\n\n")
+
+
+def _export(client: ServerClient, words: list[str], output: Output) -> None:
+    """To a file, or to standard output."""
+    text = json.dumps({"chats": [*_exported(client)]}, ensure_ascii=False)
+    if not words:
+        output.raw(text)
+        return
+    path = user_path(words[0])
+    try:
+        with open(path, "x", encoding="utf-8", opener=private_opener) as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", status=WRONG_USE) from None
+    output.note(str(path))
+
+
+def _exported(client: ServerClient) -> Generator[dict[str, Any]]:
+    before = ""
+    while True:
+        page = client.get(f"{LIST}/export", {"before": before} if before else None)
+        yield from page["chats"]
+        if page["before"] is None:
+            return
+        before = str(page["before"])
+
+
+def _import(client: ServerClient, words: list[str], output: Output, *, as_json: bool) -> None:
+    total: dict[str, Any] = {"added": 0, "present": 0, "refused": []}
+    for word in words:
+        for piece in _pieces(_chats_in(user_path(word))):
+            answer = client.post(f"{LIST}/import", {"chats": piece})
+            total = {name: value + answer[name] for name, value in total.items()}
+    if as_json:
+        output.json(total)
+        return
+    output.note(f"{total['added']} chats are imported, {total['present']} were there already.")
+    for refused in total["refused"]:
+        output.error(f"{refused['title']}: {refused['reason']}")
+    if total["refused"]:
+        raise typer.Exit(1)
+
+
+def _chats_in(path: Path) -> list[Any]:
+    """Of a file, or of the conversations of a ZIP file. Raises CommandError."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                members = [
+                    each for each in archive.infolist() if fnmatch(each.filename, "*conversations*.json")
+                ]
+                _check_size(path, sum(each.file_size for each in members))
+                texts = [archive.read(each) for each in members]
+        else:
+            _check_size(path, path.stat().st_size)
+            texts = [path.read_bytes()]
+        read = [json.loads(text) for text in texts]
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", status=WRONG_USE) from None
+    except (ValueError, RecursionError, zipfile.BadZipFile, RuntimeError, NotImplementedError):
+        raise CommandError(f"{path}: is no JSON, and no ZIP file with it.", status=WRONG_USE) from None
+    found = list[Any]()
+    for each in read:
+        items: Any = cast(dict[str, Any], each).get("chats", each) if isinstance(each, dict) else each
+        found += cast(list[Any], items) if isinstance(items, list) else [items]
+    if not found:
+        raise CommandError(f"{path}: has no chats.", status=WRONG_USE)
+    return found
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > _MAX_FILE_BYTES:
+        raise CommandError(f"{path}: has {size} bytes, the limit is {_MAX_FILE_BYTES}.", status=WRONG_USE)
+
+
+def _pieces(chats: Iterable[Any]) -> Generator[list[Any]]:
+    piece, size = list[Any](), 0
+    for chat in chats:
+        length = len(json.dumps(chat))
+        if piece and size + length > _PIECE_CHARS:
+            yield piece
+            piece, size = [], 0
+        piece.append(chat)
+        size += length
+    if piece:
+        yield piece
