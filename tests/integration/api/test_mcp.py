@@ -66,31 +66,31 @@ async def test_no_file_is_no_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "headers", "allowed"),
+    ("settings", "headers", "refusal"),
     [
-        ({}, {}, True),
-        ({}, {"origin": "http://localhost"}, True),
-        ({}, {"origin": "http://localhost:3000"}, False),
-        ({}, {"origin": "http://localhost:3000", "sec-fetch-site": "same-site"}, False),
-        ({"allowed_origins": ("*",)}, {"origin": "https://evil.example"}, False),
-        ({"api_keys": ("first", "second")}, {"authorization": "Bearer first"}, True),
-        ({"api_keys": ("first", "second")}, {"x-api-key": "first"}, True),
-        ({"api_keys": ("first", "second")}, {"authorization": "Bearer second"}, False),
-        ({"host": "0.0.0.0", "no_auth": True}, {}, False),
+        ({}, {}, None),
+        ({}, {"origin": "http://localhost"}, None),
+        ({}, {"origin": "http://localhost:3000"}, "forbidden_origin"),
+        ({}, {"origin": "http://localhost:3000", "sec-fetch-site": "same-site"}, "forbidden_origin"),
+        ({"allowed_origins": ("*",)}, {"origin": "https://evil.example"}, "forbidden_origin"),
+        ({"api_keys": ("first", "second")}, {"authorization": "Bearer first"}, None),
+        ({"api_keys": ("first", "second")}, {"x-api-key": "first"}, None),
+        ({"api_keys": ("first", "second")}, {"authorization": "Bearer second"}, "owner_only"),
+        ({"host": "0.0.0.0", "no_auth": True}, {}, "owner_only"),
     ],
 )
 async def test_only_the_owner_reaches_them(
-    tmp_path: Path, settings: Any, headers: dict[str, str], allowed: bool
+    tmp_path: Path, settings: Any, headers: dict[str, str], refusal: str | None
 ) -> None:
     file = tmp_path / "mcp.json"
     async with http_client(fresh=True, mcp_file=file, headers=headers, **settings) as client:
         listed = await client.get("/extras/mcp")
         call = await client.post("/extras/mcp/call", json={"name": "a"})
-    if allowed:
+    if refusal is None:
         assert (listed.status_code, call.status_code) == (200, 200)
     else:
-        refused(listed, 403, "forbidden")
-        refused(call, 403, "forbidden")
+        refused(listed, 403, refusal)
+        refused(call, 403, refusal)
 
 
 async def test_no_request_names_a_server(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ export interface WireToolCall {
 
 export type WirePart =
   | { type: "text"; text: string }
-  | { type: "image_url"; image_url: { url: string } };
+  | { type: "image_url"; image_url: { url: string } }
+  | { type: "file"; file: { filename: string; file_data: string } };
 
 export interface WireMessage {
   role: "system" | "user" | "assistant" | "tool";

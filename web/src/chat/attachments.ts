@@ -3,6 +3,7 @@ import type { Attachment } from "../state/conversation";
 
 export const MAX_ATTACHMENTS = 10;
 const MAX_TEXT_BYTES = 500_000;
+const MAX_PDF_BYTES = 15_000_000;
 // Each turn sends the pictures again, and no model is shown more than so many pixels of one (docs/images.md).
 const MAX_IMAGE_BYTES = 2_000_000;
 const MAX_PIXELS = 4_000_000;
@@ -14,12 +15,16 @@ export async function readAttachment(file: File, images: boolean): Promise<Attac
     if (!images) throw new Error(`${file.name}: this model does not see pictures`);
     return { kind: "image", name: file.name, content: await picture(file) };
   }
+  if (file.type === "application/pdf") {
+    if (file.size > MAX_PDF_BYTES) throw new Error(`${file.name}: PDFs may have 15 MB at most`);
+    return { kind: "pdf", name: file.name, content: await dataUrl(file) };
+  }
   if (file.size > MAX_TEXT_BYTES) throw new Error(`${file.name}: text files may have 500 KB at most`);
   try {
     const content = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     return { kind: "text", name: file.name, content };
   } catch {
-    throw new Error(`${file.name}: only text${images ? " and pictures" : ""} can be attached`);
+    throw new Error(`${file.name}: only text, PDFs${images ? " and pictures" : ""} can be attached`);
   }
 }
 

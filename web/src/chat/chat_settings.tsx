@@ -3,6 +3,7 @@ import { changeSettings, open } from "../state/conversations";
 import { toolsOf, type ChatSettings, type Sampling } from "../state/conversation";
 import { asMarkdown, download } from "../state/export";
 import { messageOf } from "../api/http";
+import { McpSettings } from "./mcp_settings";
 
 const EFFORTS: [ChatSettings["effort"], string][] = [
   ["", "Model's default"],
@@ -54,6 +55,7 @@ export function ChatSettingsPanel() {
           ))}
         </select>
       </label>
+      <McpSettings />
       <label class="wide">
         Tools (a JSON list in OpenAI's form). You enter the results of their calls.
         <textarea rows={4} spellcheck={false} class="code" value={settings.tools} aria-invalid={toolsProblem(settings) !== null} onInput={(event) => changeSettings({ tools: event.currentTarget.value })} />

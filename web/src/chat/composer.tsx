@@ -9,6 +9,7 @@ import { bytes } from "../ui/format";
 import { Icon } from "../ui/icons";
 import { say } from "../ui/notice";
 import { MAX_ATTACHMENTS, readAttachment, sentBytes } from "./attachments";
+import { TokenCount } from "./token_count";
 
 export function Composer() {
   const { id, messages } = open.value;
@@ -83,6 +84,7 @@ export function Composer() {
           ))}
         </ul>
       )}
+      <TokenCount text={text} attached={attached} edited={editedId} />
       <div class="composer-row">
         <button type="button" class="quiet" aria-label={images ? "Attach pictures or text files" : "Attach text files"} onClick={() => picker.current?.click()}>
           <Icon name="attach" />

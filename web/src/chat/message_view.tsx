@@ -32,7 +32,8 @@ export const MessageView = memo(function MessageView({ message, isLast, isWritin
       return (
         <article class="message tool" aria-label="Result of a tool">
           <div class="label">Result</div>
-          <pre class="plain">{message.text}</pre>
+          {message.text !== "" && <pre class="plain">{message.text}</pre>}
+          {message.attachments?.map((file, index) => <img key={index} class="picture" src={file.content} alt={file.name} />)}
         </article>
       );
     case "assistant":
@@ -107,7 +108,7 @@ function Answer({ message, isLast, isWriting }: Props) {
         </p>
       ))}
       {ending && <p class="hint">{ending}</p>}
-      {isLast && !isWriting && calls && calls.length > 0 && <CallResults calls={calls} />}
+      {isLast && !isWriting && calls && calls.length > 0 && <CallResults answer={message.id} calls={calls} />}
       {!isWriting && (
         <div class="tools">
           {text && <CopyButton text={text} label="Copy answer" />}

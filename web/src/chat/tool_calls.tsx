@@ -1,6 +1,8 @@
-// Tool calls and the form for their results: this page runs no tools.
-import { giveResults, isAnswering } from "../state/conversations";
+// Tool calls, and what gives them results: an MCP server, or else the user.
+import { giveResults, isAnswering, open } from "../state/conversations";
 import type { ToolCall } from "../state/conversation";
+import { isMcpTool, mcpServers } from "../state/mcp";
+import { McpCalls, StartServers } from "./mcp_calls";
 
 export function CallView({ call }: { call: ToolCall }) {
   return (
@@ -21,7 +23,17 @@ function indented(text: string): string {
   }
 }
 
-export function CallResults({ calls }: { calls: ToolCall[] }) {
+export function CallResults({ answer, calls }: { answer: string; calls: ToolCall[] }) {
+  if (calls.every(({ name }) => isMcpTool(name))) return <McpCalls answer={answer} calls={calls} />;
+  return (
+    <>
+      {open.value.settings.mcp && mcpServers.value === null && <StartServers />}
+      <ResultForm calls={calls} />
+    </>
+  );
+}
+
+function ResultForm({ calls }: { calls: ToolCall[] }) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const fields = new FormData(event.currentTarget as HTMLFormElement);

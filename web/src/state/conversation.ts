@@ -3,9 +3,9 @@ import { replacing } from "./versions";
 import type { CallFragment, ChatNews, ChatRequest, Timings, WireMessage, WirePart } from "../api/chat";
 
 export interface Attachment {
-  kind: "image" | "text";
+  kind: "image" | "text" | "pdf";
   name: string;
-  /** A data: URL of an image, or the text itself. */
+  /** A data: URL of an image or a PDF, or the text itself. */
   content: string;
 }
 
@@ -48,6 +48,8 @@ export interface ChatSettings {
   effort: "" | "none" | "low" | "medium" | "high";
   /** A JSON list of tools in OpenAI's form, or nothing. */
   tools: string;
+  /** Whether the model may call the tools of MCP servers. */
+  mcp?: boolean;
 }
 
 export interface Conversation {
@@ -135,8 +137,8 @@ export function toolsOf(settings: ChatSettings): unknown[] {
 const MAX_IMAGES = 64;
 const MAX_IMAGE_CHARS = 30_000_000;
 
-/** Of more pictures than one request may have, the newest ones go, and the names of the others. */
-export function chatRequest(conversation: Conversation, model: string): ChatRequest {
+/** others: further tools. Of more pictures than one request may have, the newest ones go, and the names of the others. */
+export function chatRequest(conversation: Conversation, model: string, others: readonly unknown[] = []): ChatRequest {
   const { settings } = conversation;
   const sent = newestImages(conversation.messages);
   const request: ChatRequest = { model, messages: conversation.messages.flatMap((message) => wireMessage(message, sent)) };
@@ -145,7 +147,7 @@ export function chatRequest(conversation: Conversation, model: string): ChatRequ
   Object.assign(request, settings.sampling);
   if (settings.maxTokens !== null) request.max_tokens = settings.maxTokens;
   if (settings.effort) request.reasoning_effort = settings.effort;
-  const tools = toolsOf(settings);
+  const tools = [...toolsOf(settings), ...others];
   if (tools.length > 0) request.tools = tools;
   return request;
 }
@@ -162,7 +164,7 @@ function wireMessage(message: Message, sent: ReadonlySet<Attachment>): WireMessa
     case "user":
       return [{ role: "user", content: userContent(message, sent) }];
     case "tool":
-      return [{ role: "tool", content: message.text, tool_call_id: message.callId ?? "" }];
+      return [{ role: "tool", content: userContent(message, sent), tool_call_id: message.callId ?? "" }];
     case "assistant": {
       if (!message.text && !message.calls?.length) return [];
       const wire: WireMessage = { role: "assistant", content: message.text || null };
@@ -183,10 +185,15 @@ function wireMessage(message: Message, sent: ReadonlySet<Attachment>): WireMessa
 function userContent(message: Message, sent: ReadonlySet<Attachment>): string | WirePart[] {
   const attachments = message.attachments ?? [];
   const files = attachments
-    .filter((file) => !sent.has(file))
+    .filter((file) => !sent.has(file) && file.kind !== "pdf")
     .map(({ kind, name, content }) => (kind === "text" ? `${name}:\n\n${content}` : `[${name}]`));
   const text = [...files, message.text].join("\n\n");
   const images = attachments.filter((file) => sent.has(file));
-  if (images.length === 0) return text;
-  return [{ type: "text", text }, ...images.map(({ content }): WirePart => ({ type: "image_url", image_url: { url: content } }))];
+  const pdfs = attachments.filter(({ kind }) => kind === "pdf");
+  if (images.length + pdfs.length === 0) return text;
+  return [
+    ...pdfs.map(({ name, content }): WirePart => ({ type: "file", file: { filename: name, file_data: content } })),
+    { type: "text", text },
+    ...images.map(({ content }): WirePart => ({ type: "image_url", image_url: { url: content } })),
+  ];
 }

@@ -7,6 +7,7 @@ import { conversations, findChat, listThem, running, storageProblem, unlist } fr
 import { chatRequest, newConversation, newMessage, titleOf, withEdit, withNews } from "./conversation";
 import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
 import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
+import { endedHere, mcpFunctions } from "./mcp";
 import { currentModel, refreshModels } from "./models";
 import { bringBack, changeFacts, connect, isShared, mayBeShared, push, readWhole, refresh, remove } from "./sync";
 import { offerUndo } from "./undo";
@@ -121,9 +122,13 @@ export async function ask(text: string, attachments: Attachment[]): Promise<void
   await answer((messages) => [...messages, message]);
 }
 
-/** Answer a tool's calls: results by the id of the call. */
-export async function giveResults(results: ReadonlyMap<string, string>): Promise<void> {
-  const given = [...results].map(([callId, text]): Message => ({ ...newMessage("tool", text), callId }));
+/** Answer a tool's calls: results by the id of the call, and the pictures of some. */
+export async function giveResults(results: ReadonlyMap<string, string>, pictures: ReadonlyMap<string, Attachment[]> = new Map()): Promise<void> {
+  const given = [...results].map(([callId, text]): Message => {
+    const message: Message = { ...newMessage("tool", text), callId };
+    const attachments = pictures.get(callId);
+    return attachments?.length ? { ...message, attachments } : message;
+  });
   await answer((messages) => [...messages, ...given]);
 }
 
@@ -166,10 +171,12 @@ async function answer(prepare: (messages: Message[]) => Message[], versions: Par
   window.setTimeout(() => void refreshModels(), LOOK_MS);
   try {
     let current = reply;
-    for await (const news of streamChat(chatRequest(asked, model), controller.signal)) {
+    const tools = asked.settings.mcp ? await mcpFunctions() : [];
+    for await (const news of streamChat(chatRequest(asked, model, tools), controller.signal)) {
       current = withNews(current, news);
       replace(id, current);
     }
+    endedHere.add(reply.id);
   } catch (error) {
     const words = wasAborted(error) ? { finish: "stopped" } : { error: messageOf(error) };
     patch(id, reply.id, words);

@@ -13,7 +13,7 @@ function written(message: Message): string[] {
   switch (message.role) {
     case "user": {
       const files = (message.attachments ?? []).map(({ kind, name, content }) =>
-        kind === "text" ? `${name}:\n\n${fenced(content, "")}` : `(picture: ${name})`,
+        kind === "text" ? `${name}:\n\n${fenced(content, "")}` : `(${kind === "pdf" ? "PDF" : "picture"}: ${name})`,
       );
       return ["## Question", ...files, message.text];
     }

@@ -166,7 +166,7 @@ def _check_owner(request: Request, settings: Settings) -> None:
         and urlsplit(origin).netloc != headers.get("host")
     ):
         raise http_problem(
-            HTTPStatus.FORBIDDEN, "forbidden", "Pages of other origins may not use MCP servers"
+            HTTPStatus.FORBIDDEN, "forbidden_origin", "Pages of other origins may not use MCP servers"
         )
     if settings.api_keys:
         is_owner = presents(request.scope, settings.api_keys[0].get_secret_value())
@@ -174,4 +174,4 @@ def _check_owner(request: Request, settings: Settings) -> None:
         is_owner = settings.is_loopback
     if not is_owner:
         message = "MCP servers are for the first of `api_keys` alone, or for this machine if there is none"
-        raise http_problem(HTTPStatus.FORBIDDEN, "forbidden", message)
+        raise http_problem(HTTPStatus.FORBIDDEN, "owner_only", message)
