@@ -81,6 +81,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_content: str | None = None
 
 
+NO_ARGUMENTS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+"""The parameters of a tool that has none: APIs let them be absent."""
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A function that the model may call; `parameters` is a JSON Schema."""
 

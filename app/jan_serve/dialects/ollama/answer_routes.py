@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.messages import NO_ARGUMENTS, FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt, InfillPrompt, PartsPrompt, Prompt, TextPrompt
 from jan_serve.dialects.ollama.parse_common import Job, content_of, job_of, model_name, unloads
 from jan_serve.dialects.ollama.render_common import OllamaCall, ReplyFacts, Shape
@@ -93,7 +93,7 @@ def chat_job(body: OllamaChatRequest) -> Job:
         Tool(
             name=tool.function.name,
             description=tool.function.description,
-            parameters=tool.function.parameters or {},
+            parameters=tool.function.parameters or NO_ARGUMENTS,
         )
         for tool in body.tools or ()
     )

@@ -101,7 +101,7 @@ def _tools(body: wire.ChatRequest) -> tuple[tuple[core.Tool, ...], core.ToolChoi
         core.Tool(
             name=tool.function.name,
             description=tool.function.description,
-            parameters=tool.function.parameters or {},
+            parameters=tool.function.parameters or core.NO_ARGUMENTS,
         )
         for tool in body.tools or ()
     )

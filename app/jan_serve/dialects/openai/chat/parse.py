@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from jan_serve.core.messages import (
     IMAGE_NOTE,
+    NO_ARGUMENTS,
     AudioPart,
     ContentPart,
     FunctionCall,
@@ -208,7 +209,7 @@ def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:
         Tool(
             name=function.name,
             description=function.description,
-            parameters=function.parameters or {},
+            parameters=function.parameters or NO_ARGUMENTS,
             strict=function.strict,
         )
         for function in functions

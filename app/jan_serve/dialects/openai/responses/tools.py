@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.messages import Tool, ToolChoice
+from jan_serve.core.messages import NO_ARGUMENTS, Tool, ToolChoice
 from jan_serve.dialects.openai.responses.custom_input import FIELD
 from jan_serve.dialects.openai.responses.wire import (
     AllowedTools,
@@ -93,7 +93,7 @@ class ToolBook:
             self._tools[name] = Tool(
                 name=name,
                 description=tool.description,
-                parameters=tool.parameters or {"type": "object", "properties": {}},
+                parameters=tool.parameters or NO_ARGUMENTS,
                 # OpenAI's strict mode takes few schemas, so agents send false with all others.
                 strict=tool.strict or None,
             )
