@@ -140,6 +140,7 @@ async def test_values_that_change_an_answer_are_warned_of(name: str, value: Any)
         ("response_format", {"type": "json_object"}),
         ("parallel_tool_calls", False),
         ("max_completion_tokens", 5),
+        ("repetition_detection", {"max_pattern_size": 9, "min_count": 3}),
     ],
 )
 async def test_fields_of_openai_are_warned_of_where_the_api_has_none(name: str, value: Any) -> None:

@@ -45,6 +45,11 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
     section: tuple[str, str] | None = None
     or_json: JsonCalls | None = None
 
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """What ends the calls, on lines of its own: it also ends a value whose closing tag the model left out."""
+        return tuple(f"\n{self.call_close}{gap}{closer}" for closer in self.closers for gap in ("\n", ""))
+
     def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
         return _read_calls(context, self, marker)
 
@@ -94,6 +99,9 @@ def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
     end, left = argument, _openings(syntax, schema)
     while end is not None:
         end = yield from _read_argument(context, syntax, schema, members, left, end)
+        if end in syntax.endings:
+            out.arguments("}")
+            return True
         if end == syntax.value_close:
             yield from stream.skip_space()
             end = yield from stream.accept(syntax.argument_open)
@@ -133,8 +141,8 @@ def _read_argument(
     left: dict[str, str],
     opening: str,
 ) -> Steps[str | None]:
-    """Read an argument after its opening tag. Returns its closing tag, or the one of `left` that ends it; None if it
-    does not end. left: the openings of arguments that are not read yet; this one is taken out.
+    """Read an argument after its opening tag. Returns its closing tag, or the one of `left` or of the endings that ends
+    it; None if it does not end. left: the openings of arguments that are not read yet; this one is taken out.
     """
     stream = context.stream
     name = left.get(opening)
@@ -163,7 +171,7 @@ def _read_argument(
     pad = layout.pad if isinstance(layout, TaggedArguments) else ""
     if pad:
         yield from stream.accept(pad)
-    ends = MarkerSet((syntax.value_close, *left))
+    ends = MarkerSet((syntax.value_close, *left, *syntax.endings))
     return (yield from _read_value(stream, value, syntax, types, pad, ends))
 
 

@@ -25,7 +25,7 @@ _NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
             *"reasoning_in_content response_fields samplers t_max_predict_ms top_a".split(),
             *"chat_template custom_logit_processor echo include_stop_str_in_output length_penalty".split(),
             *"logits_processors lora_path max_new_tokens min_new_tokens mm_processor_kwargs".split(),
-            *"n_predict no_stop_trim num_predict prompt_logprobs return_hidden_states".split(),
+            *"n_predict no_stop_trim num_predict prompt_logprobs repetition_detection return_hidden_states".split(),
             *"return_token_ids return_tokens_as_token_ids session_params stop_regex stop_token_ids".split(),
             *"truncate_prompt_tokens use_beam_search".split(),
             *"audio max_completion_tokens prediction reasoning.exclude top_logprobs".split(),
