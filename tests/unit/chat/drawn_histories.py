@@ -15,6 +15,7 @@ IDS = (
     "call_{in_turn}",
     "toolu_01{number:022}",
     "functions.read:{number}",
+    "x" * 300 + "{number}",
     "same",
     "",
 )
@@ -30,7 +31,7 @@ ARGUMENTS = (
 )
 """As models write them, broken ones too; `word` must be shown of each."""
 
-STEPS = ("user", "user", "assistant", "system", "calls", "calls", "result", "empty")
+STEPS = ("user", "user", "assistant", "system", "calls", "calls", "result", "empty", "thought")
 
 
 class History(msgspec.Struct):
@@ -71,6 +72,9 @@ class _Drawing:
                 case "empty":
                     role = self._draw(st.sampled_from(["user", "assistant", "tool"]))
                     self._say(role, self._draw(st.sampled_from(["", None])))
+                case "thought":
+                    turn = Message(role="assistant", content=self._draw(st.sampled_from([None, ""])))
+                    self._history.messages.append(msgspec.structs.replace(turn, reasoning_content="Hm."))
                 case role:
                     self._say(role, self._content())
         return self._history
@@ -123,7 +127,7 @@ class _Drawing:
 
     def _calls(self, words: list[str]) -> Iterator[ToolCall]:
         for index, word in enumerate(words):
-            name = self._draw(st.sampled_from(["read", "read", "other", "unlisted"]))
+            name = self._draw(st.sampled_from(["read", "read", "other", "mcp.files/read-it"]))
             arguments = self._draw(st.sampled_from(ARGUMENTS)).format(word=word)
             call_id = self._ids.format(number=next(self._numbers), in_turn=index)
             yield ToolCall(call_id, FunctionCall(name, arguments))
