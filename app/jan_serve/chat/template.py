@@ -151,7 +151,7 @@ def _warnings(messages: tuple[Message, ...]) -> tuple[str, ...]:
     if not broken:
         return ()
     first = f"{broken[0].id[:60]!a} of {broken[0].function.name[:60]!a}"
-    others = f" and of {len(broken) - 1} others" if len(broken) > 1 else ""
+    others = f" and of {len(broken) - 1} more" if len(broken) > 1 else ""
     return (
         f"the arguments of the earlier call {first}{others} are no JSON object: the model sees only the members at the"
         " beginning",

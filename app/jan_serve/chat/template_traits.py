@@ -52,7 +52,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
     null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
-    late_system: so are a second one, one after an answer and one between two turns of the user.
+    late_system: so are a second one, one after an answer (behind it), and one between two turns of the user.
     system_before_results: it is where results come last. repeated_turns: two turns of the user in a row are shown, also
     with a call and its result between. any_start: a history may begin with a call or an answer, or have a system
     message only. empty_turns: an answer may be empty. descriptions: every tool and parameter must have one.
@@ -178,7 +178,8 @@ def _traits_of_turns(probe: _Probe, calls: bool) -> dict[str, Any]:
     return {
         "system_role": system_role,
         "late_system": probe.shows("system First.", f"system {_NEEDLE}", "user Hi.", *late)
-        and probe.shows("user Hi.", f"system {_NEEDLE}", f"user {_OTHER}"),
+        and probe.shows("user Hi.", f"system {_NEEDLE}", f"user {_OTHER}")
+        and _OTHER not in probe.text("system First.", f"user {_NEEDLE}", *late).partition(_NEEDLE)[0],
         "system_before_results": not (system_role and calls) or probe.shows(f"system {_OTHER}", *called),
         "repeated_turns": repeated,
         # Where roles must alternate, that gives a first answer its question.

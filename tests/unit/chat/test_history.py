@@ -165,6 +165,31 @@ def test_an_answer_is_no_part_of_the_result_before_it(template: RealTemplate) ->
     )
 
 
+OWN_INSTRUCTIONS = ("muse-glimmer", "unsloth-Apriel-1.5")
+"""Templates that show instructions of their own where a history has no system message at all."""
+
+
+@real
+@pytest.mark.parametrize("first", [(), (said("system", "SYSTEM-1"),)], ids=["none", "one"])
+def test_a_later_system_message_changes_nothing_before_the_answer_that_it_follows(
+    template: RealTemplate, first: tuple[Message, ...]
+) -> None:
+    """Else all of the session is read again for a reminder."""
+    if not first and template.name in OWN_INSTRUCTIONS:
+        return
+    session = [
+        *first,
+        USER,
+        said("assistant", "ANSWER-1"),
+        said("user", "USER-2"),
+        said("assistant", "ANSWER-2"),
+    ]
+    shown = render(template, [*session, said("user", "USER-3")])
+    reminded = render(template, [*session, said("system", "LATE-1"), said("user", "USER-3")])
+    assert reminded.startswith(shown[: shown.index("ANSWER-1")])
+    assert reminded.index("ANSWER-2") < reminded.index("LATE-1") < reminded.index("USER-3")
+
+
 def order_of(messages: list[Message], *, one_call_a_turn: bool = False) -> str:
     """Messages in short: the names of calls in brackets, and other texts."""
     shown = with_results_at_their_calls(tuple(messages), one_call_a_turn=one_call_a_turn)

@@ -211,7 +211,9 @@ async def test_what_a_broken_call_loses_is_a_warning() -> None:
 
     assert await warned('{"a": 1}', "", "{'a': 1,}") == ()
     [warning] = await warned('{"a": 1}', '{"a": "cut', "[1]")
-    assert warning.startswith("the arguments of the earlier call 'call_1' of 'r\\xe9ad' and of 1 others")
+    assert warning.startswith(
+        "the arguments of the earlier call 'call_1' of 'r\\xe9ad' and of 1 more are no JSON"
+    )
 
 
 # Constraints
