@@ -67,7 +67,10 @@ async def test_an_answer_goes_on_from_its_last_token_after_the_line_broke(cut: i
         whole = [data for _, data in events_of((await client.post(PATH, json=body)).text)]
     gate = Gate()
     found = models(gate.saying(*PIECES, after=cut))
-    async with live_server(found) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with (
+        live_server(found) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+    ):
         text = ""
         async with client.stream("POST", PATH, json=body) as answer:
             async for piece in answer.aiter_text():
@@ -155,7 +158,7 @@ async def test_one_connection_at_a_time_has_an_answer() -> None:
     found = models(gate.saying("Hel", "lo.", after=1))
     async with (
         live_server(found) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
         client.stream("POST", PATH, json=BODY) as first,
     ):
         lines = first.aiter_lines()
