@@ -44,14 +44,14 @@ inline void prefetch_row(const char * row, size_t size) {
 #endif
 }
 
-// Write eight rows of floats, `width` apart, as eight neighbouring columns of a matrix whose rows are `pitch` long.
-inline void as_eight_columns(float * to, int64_t pitch, const float * from, int64_t width) {
+// Write eight rows of `width` floats, `stride` apart, as eight neighbouring columns of a matrix whose rows are `pitch` long.
+inline void as_eight_columns(float * to, int64_t pitch, const float * from, int64_t stride, int64_t width) {
     int64_t i = 0;
 #if defined(__AVX2__)
     for (; i + 8 <= width; i += 8) {
         __m256 r[8], t[8];
         for (int k = 0; k < 8; k++) {
-            r[k] = _mm256_loadu_ps(from + k * width + i);
+            r[k] = _mm256_loadu_ps(from + k * stride + i);
         }
         for (int k = 0; k < 8; k += 2) {
             t[k]     = _mm256_unpacklo_ps(r[k], r[k + 1]);
@@ -71,7 +71,7 @@ inline void as_eight_columns(float * to, int64_t pitch, const float * from, int6
 #endif
     for (; i < width; i++) {
         for (int k = 0; k < 8; k++) {
-            to[i * pitch + k] = from[k * width + i];
+            to[i * pitch + k] = from[k * stride + i];
         }
     }
 }
@@ -86,7 +86,7 @@ inline void as_columns(float * to, int64_t pitch, ggml_type type, const char * k
             read_row(type, keys + cells[key + k] * stride, rows + k * width, width);
         }
         if (read == 8) {
-            as_eight_columns(to + key, pitch, rows, width);
+            as_eight_columns(to + key, pitch, rows, width, width);
             continue;
         }
         for (int64_t k = 0; k < read; k++) {

@@ -112,6 +112,131 @@ size_t jan_serve_attention_size(const struct ggml_tensor * dst);
 endfunction()
 jan_serve_attention()
 
+# Each operation asks one of ours first.
+function(jan_serve_delta_nets)
+    set(include [=[
+#include "attention.h"
+]=])
+    set(include_ours [=[
+#include "attention.h"
+#include "convolution.h"
+#include "delta_net.h"
+#include "states_in_place.h"
+]=])
+    set(net [=[
+    ggml_tensor * V = dst->src[2];
+    int64_t nr = V->ne[1] * V->ne[3];
+]=])
+    set(net_ours [=[
+#ifdef JAN_SERVE_DELTA_NET
+    if (const jan_serve::DeltaNet ours(params, dst); ours.is_possible()) {
+        ours.run();
+        return;
+    }
+#endif
+    ggml_tensor * V = dst->src[2];
+    int64_t nr = V->ne[1] * V->ne[3];
+]=])
+    set(convolution [=[
+    GGML_ASSERT(src0->nb[1] == src0->ne[0]*sizeof(float));
+
+    // rows per thread
+    const int dr = (nr + nth - 1)/nth;
+
+    // row range for this thread
+    const int ir0 = dr*ith;
+    const int ir1 = MIN(ir0 + dr, nr);
+    const int ir  = ir1 - ir0;
+
+    for (int i3 = 0; i3 < n_s; ++i3) {
+        for (int i2 = 0; i2 < n_t; ++i2) {
+]=])
+    set(convolution_ours [=[
+    GGML_ASSERT(src0->nb[1] == src0->ne[0]*sizeof(float));
+#ifdef JAN_SERVE_DELTA_NET
+    if (const jan_serve::Convolution ours(params, dst); ours.is_possible()) {
+        ours.run();
+        return;
+    }
+#endif
+
+    // rows per thread
+    const int dr = (nr + nth - 1)/nth;
+
+    // row range for this thread
+    const int ir0 = dr*ith;
+    const int ir1 = MIN(ir0 + dr, nr);
+    const int ir  = ir1 - ir0;
+
+    for (int i3 = 0; i3 < n_s; ++i3) {
+        for (int i2 = 0; i2 < n_t; ++i2) {
+]=])
+    set(concat [=[
+static void ggml_compute_forward_concat_f32(
+    const ggml_compute_params * params,
+    ggml_tensor * dst) {
+
+    const ggml_tensor * src0 = dst->src[0];
+    const ggml_tensor * src1 = dst->src[1];
+]=])
+    set(concat_ours [=[
+static void ggml_compute_forward_concat_f32(
+    const ggml_compute_params * params,
+    ggml_tensor * dst) {
+#ifdef JAN_SERVE_DELTA_NET
+    if (const jan_serve::TokensAppended ours(params, dst); ours.is_possible()) {
+        ours.run();
+        return;
+    }
+#endif
+
+    const ggml_tensor * src0 = dst->src[0];
+    const ggml_tensor * src1 = dst->src[1];
+]=])
+    set(pairs)
+    foreach(name IN ITEMS include net convolution concat)
+        list(APPEND pairs ${name} ${name}_ours)
+    endforeach()
+    jan_serve_patch(ops.cpp ${pairs})
+
+    # States stay in the cache: what would copy them is passed by.
+    set(node [=[
+        // TODO: move fused-op detection into ggml_graph_plan so fusion decisions are made once at planning time
+]=])
+    set(node_ours [=[
+        if (!ggml_cpu_disable_fusion && jan_serve_stays_in_cache(&params, cgraph, node_n)) {
+            continue;
+        }
+
+        // TODO: move fused-op detection into ggml_graph_plan so fusion decisions are made once at planning time
+]=])
+    set(fuse [=[
+    struct ggml_tensor * node = cgraph->nodes[node_n];
+
+    if (node->op == GGML_OP_RMS_NORM) {
+]=])
+    set(fuse_ours [=[
+    struct ggml_tensor * node = cgraph->nodes[node_n];
+
+    if (node->op == GGML_OP_GATED_DELTA_NET) {
+        return jan_serve_update_cache(params, cgraph, node_n);
+    }
+
+    if (node->op == GGML_OP_RMS_NORM) {
+]=])
+    jan_serve_patch(ggml-cpu.c node node_ours fuse fuse_ours)
+    set(declared [=[
+void ggml_compute_forward_gated_delta_net(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+]=])
+    set(declared_ours [=[
+void ggml_compute_forward_gated_delta_net(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+bool jan_serve_stays_in_cache(const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int node);
+int  jan_serve_update_cache(const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int node);
+]=])
+    jan_serve_patch(ops.h declared declared_ours)
+endfunction()
+jan_serve_delta_nets()
+
 # libllama tells attention in which order a mask's cells lie in their sequences.
 function(jan_serve_cell_order)
     set(core ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/src)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,24 @@ class Ggml:
         function.restype = ctypes.c_void_p
         return ctypes.c_void_p(function(self._context, *inputs))
 
-    def computed(self, result: ctypes.c_void_p, shape: tuple[int, ...], threads: int) -> Array:
-        """A result's values, of that shape."""
+    def computed(
+        self,
+        result: ctypes.c_void_p,
+        shape: tuple[int, ...],
+        threads: int,
+        *,
+        first: Iterable[ctypes.c_void_p] = (),
+    ) -> Array:
+        """A result's values, of that shape. first: what the graph computes before it."""
         graph = ctypes.c_void_p(self.base.ggml_new_graph(self._context))
-        self.base.ggml_build_forward_expand(graph, result)
+        for node in (*first, result):
+            self.base.ggml_build_forward_expand(graph, node)
         assert self.cpu.ggml_graph_compute_with_ctx(self._context, graph, threads) == 0
-        data = ctypes.cast(self.base.ggml_get_data(result), ctypes.POINTER(ctypes.c_float))
+        return self.values(result, shape)
+
+    def values(self, tensor: ctypes.c_void_p, shape: tuple[int, ...]) -> Array:
+        """A copy of what a tensor of floats holds."""
+        data = ctypes.cast(self.base.ggml_get_data(tensor), ctypes.POINTER(ctypes.c_float))
         return np.ctypeslib.as_array(data, (int(np.prod(shape)),)).reshape(shape).copy()
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ import gguf
 import llama_cpp
 import pytest
 
+from benchmarks.bench_model import write_bench_model
+from benchmarks.shapes import DeltaNet, Shape
 from jan_serve.ipc.messages import EngineRequest, ShutdownRequest
 from jan_serve.resources import builtin_model
 from models.recipe import fixtures
@@ -145,11 +147,24 @@ def test_weights_of_any_type(weights: Path, kind: str) -> None:
         params.ftype = FILE_TYPES[kind]
         paths = str(source).encode(), str(path).encode()
         assert llama_cpp.llama_model_quantize(*paths, ctypes.pointer(params)) == 0
+    check_alone_and_beside(path, deterministic=is_deterministic_only(kind))
+
+
+def test_gated_delta_nets(tmp_path: Path) -> None:
+    path = tmp_path / "delta.gguf"
+    sizes: dict[str, Any] = {"n_embd": 256, "n_layer": 4, "n_head": 2, "head_size": 128, "n_ff": 512}
+    net = DeltaNet(n_group=2, n_head=4, state_size=64)
+    shape = Shape(n_vocab=4096, n_ctx=2048, n_head_kv=1, architecture="qwen35", delta=net, **sizes)
+    write_bench_model(path, shape)
+    check_alone_and_beside(path, deterministic=is_deterministic_only("Q4_K"))
+
+
+def check_alone_and_beside(path: Path, *, deterministic: bool) -> None:
     fields: dict[str, Any] = {
         **SETTINGS["small-batches"],
         "n_ctx": 1024,
         "threads": 1,
-        "deterministic": is_deterministic_only(kind),
+        "deterministic": deterministic,
     }
     prompts = ["Hello!", words(random.Random(2), 12), words(random.Random(3), 60)]
     requests = [
