@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,6 +56,20 @@ def one_stream(server: Running, seed: int) -> Figures:
     """One client of a server with a loaded model; greedy."""
     burst(server.base, [Job(words(seed + 999, 5), 1)])
     outcome = burst(server.base, [Job(words(seed, 20), 64)])
+    return {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
+
+
+def one_stream_beside_programs(server: Running, seed: int) -> Figures:
+    """`one_stream`, while other programs keep all cores busy."""
+    burst(server.base, [Job(words(seed + 999, 5), 1)])
+    busy = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(busy) for _ in range(os.cpu_count() or 1)]
+    try:
+        outcome = burst(server.base, [Job(words(seed, 20), 32)])
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
     return {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
 
 
@@ -155,6 +172,14 @@ ROWS = (
     Row("rest", "a server without a model", "rss_mb", "MB", True, start_rows.rest),
     Row("loaded-rest", "a model that nobody asks", "wakeups_per_s", "/s", True, start_rows.loaded_rest),
     Row("one-stream", "how fast an answer reads", "between_ms", "ms", True, one_stream),
+    Row(
+        "one-stream-beside-programs",
+        "how fast an answer reads while the machine has other work",
+        "between_ms",
+        "ms",
+        True,
+        one_stream_beside_programs,
+    ),
     Row(
         "prompt-512",
         "how soon the answer to a long question begins",

@@ -393,3 +393,25 @@ function(jan_serve_tile_config)
     jan_serve_patch(amx/mmq.cpp load load_ours)
 endfunction()
 jan_serve_tile_config()
+
+# A thread that waits for others at the end of an operation spins. Where other programs run, too, one of them may have no
+# core, and would not get that of the thread that waits for it until the system takes it away: milliseconds for each of the
+# hundreds of operations of a step (ADR 0063).
+function(jan_serve_barrier)
+    set(spin [=[
+    while (atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed) {
+        ggml_thread_cpu_relax();
+    }
+]=])
+    set(spin_ours [=[
+    for (int turns = 0; atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; turns++) {
+        if (turns < 256) {
+            ggml_thread_cpu_relax();
+        } else {
+            sched_yield();
+        }
+    }
+]=])
+    jan_serve_patch(ggml-cpu.c spin spin_ours)
+endfunction()
+jan_serve_barrier()

@@ -13,7 +13,6 @@ from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, CellAllocator
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_transfer import StateShelf
-from jan_serve.engine.compute_lock import ComputeLock
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
@@ -47,13 +46,12 @@ class Engine:
         shelf: StateShelf | None = None,
         adapters: Adapters | None = None,
         encoder: MediaEncoder | None = None,
-        turns: ComputeLock | None = None,
         on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
         """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
 
-        phase: its clock is the engine's. encoder: of images and sound, if the model has a projector. turns: held by the
-        caller of `step`. on_fetched: called by another thread when a state is read from disk; `wake` must follow.
+        phase: its clock is the engine's. encoder: of images and sound, if the model has a projector.
+        on_fetched: called by another thread when a state is read from disk; `wake` must follow.
         """
         self._context = context
         self._vocab = context.model.vocab
@@ -89,7 +87,6 @@ class Engine:
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._draft_model = draft_model
         self._media = MediaSteps(encoder, context)
-        self._turns = turns or ComputeLock(0, None)
         self._must_wait = False
         self._phase, self._clock = phase, phase.clock
         self._shelf = shelf
@@ -239,7 +236,6 @@ class Engine:
         turn = self._planner.plan(
             chosen,
             now=now,
-            is_contended=self._turns.is_contended,
             most_s=BACKGROUND_S if is_short else ALONE_S,
         )
         plan = self._make_room(

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from jan_serve.core.engine_stats import STEP_SECONDS, STEP_SIZES, PartTimes, StepTimes
 
-PhaseName = Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "tokenize", "other"]
+PhaseName = Literal["loading", "idle", "decode", "sample", "embed", "encode", "tokenize", "other"]
 
 
 class PhaseClock:

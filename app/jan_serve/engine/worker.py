@@ -21,11 +21,9 @@ import msgspec
 import psutil
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.cache.state_tiers import rope_factors
 from jan_serve.engine.cache.state_transfer import StateTransfer
-from jan_serve.engine.compute_lock import ComputeLock
 from jan_serve.engine.constraint.grammar_factory import STACK_BYTES
 from jan_serve.engine.constraint.token_tables import EarlyTables, KeptTokens
 from jan_serve.engine.embedding.input_pooling import EmbedJob
@@ -85,7 +83,6 @@ class Worker:
         self._intake = IntakeThread(channel.send, self._commands, self._attachments)
         self._jobs = JobQueue()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
-        self._turns = ComputeLock(0, None)  # the engine thread's, for a step or a batch
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
@@ -118,7 +115,6 @@ class Worker:
         self._embedder, self._scorer = loaded.embedder, loaded.scorer
         self._settings, self._facts = loaded.settings, loaded.facts
         facts = loaded.facts
-        self._turns = self._new_turns(facts, on_cpu=facts.n_gpu_layers <= facts.n_layer)
         if loaded.context is not None:
             self._transfer.rope_factors = rope_factors(facts.metadata, loaded.context.n_ctx)
             self._engine = Engine(
@@ -130,7 +126,6 @@ class Worker:
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
                 encoder=self._start_encoder(loaded),
-                turns=self._turns,
                 on_fetched=self._wake,
             )
         self._interrupts = (loaded.decode.interrupt,)
@@ -158,18 +153,11 @@ class Worker:
         self._commands.put(command)
         return command.grown
 
-    def _new_turns(self, facts: ModelFacts, *, on_cpu: bool, others_first: bool = False) -> ComputeLock:
-        folder = self._request.settings.cache_dir
-        folder = Path(folder) if folder and on_cpu else None
-        return ComputeLock(facts.threads, folder, others_first=others_first)
-
     def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
         projector = loaded.projector
         if projector is None:
             return None
-        # The steps that embeddings are for come before the next encoding.
-        turns = self._new_turns(loaded.facts, on_cpu=projector.on_cpu, others_first=True)
-        encoder = MediaEncoder(projector.opened, embeddings_bytes(), self._wake, turns)
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), self._wake)
         threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
         return encoder
 
@@ -245,7 +233,7 @@ class Worker:
             job = self._jobs.current
             is_waited_for = job is not None and not job.background
             if engine is not None and engine.can_step and not (is_waited_for and engine.is_background):
-                with self._turn(), self._embed_pacing.step():
+                with self._embed_pacing.step():
                     events = engine.step()
                 if events:
                     for event in events:
@@ -259,12 +247,8 @@ class Worker:
                     has_streams=engine is not None and engine.is_writing, limit=self._piece_tokens(job)
                 )
                 if room:
-                    with self._turn(), self._embed_pacing.batch(room):
+                    with self._embed_pacing.batch(room):
                         self._embed(job, room)
-
-    def _turn(self) -> ComputeLock:
-        self._phase.enter("turn")
-        return self._turns
 
     def _handle(self, command: Command) -> None:
         match command:

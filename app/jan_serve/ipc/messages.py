@@ -446,7 +446,7 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
     """
 
     nonce: int
-    phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "tokenize", "other"]
+    phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "tokenize", "other"]
     phase_s: float
     phase_id: int | None = None
     stats: EngineStats = EngineStats()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.engine.compute_lock import ComputeLock, usable_cores
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation, error_from_payload
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
@@ -28,7 +27,6 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
-from tests.support.processes import wait_until
 from tests.support.worker import (
     LIMIT_S,
     Worker,
@@ -153,16 +151,6 @@ def test_a_request_that_cannot_be_prepared_fails_alone(llama: Worker, token: int
         llama.detokenize([token])
     assert isinstance(llama.run_one([token], max_tokens=1).error, InvalidRequest)
     assert llama.run_one("hello", max_tokens=1).choice.end.completion_tokens == 1
-
-
-def test_a_step_waits_while_another_process_has_the_cores(tiny_llama: Path, tmp_path: Path) -> None:
-    with running_worker(tiny_llama, n_ctx=256, threads=usable_cores(), cache_dir=str(tmp_path)) as worker:
-        with ComputeLock(usable_cores(), tmp_path):
-            request = generate("hello", max_tokens=3)
-            worker.send(request)
-            wait_until(lambda: worker.ping().phase == "turn")
-        worker.until(request)
-        assert worker.results[request.id].choice.end.completion_tokens == 3
 
 
 def test_a_request_that_is_aborted_at_once_leaves_nothing(llama: Worker) -> None:

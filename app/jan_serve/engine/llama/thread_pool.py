@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from typing import Any
 
 import psutil
 
-from jan_serve.engine.compute_lock import usable_cores
 from jan_serve.engine.llama.bindings import ggml_function, llama_function
 
 _CPU = 0  # enum ggml_backend_dev_type
@@ -27,7 +27,8 @@ def default_threads(weight_bytes: int) -> int:
     if weight_bytes < _ONE_THREAD_BYTES:
         return 1
     physical = psutil.cpu_count(logical=False) or 1
-    return max(1, min(physical, usable_cores()))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(physical, usable))
 
 
 class ThreadPool:

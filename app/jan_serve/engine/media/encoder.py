@@ -59,14 +59,9 @@ class MediaEncoder:
         open_piece: OpenPiece,
         limit_bytes: int,
         on_done: Callable[[], None],
-        turns: AbstractContextManager[object],
     ) -> None:
-        """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block.
-
-        turns: held while a chunk is encoded.
-        """
+        """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block."""
         self._open = open_piece
-        self._turns = turns
         self._limit = limit_bytes
         self._on_done = on_done
         self._changed = threading.Condition()
@@ -114,19 +109,18 @@ class MediaEncoder:
             encode: EncodeChunk | None = None
             encoded = 0
             while self._goes_on(piece, encoded):
-                with self._turns:
-                    job = self._next(piece)
-                    if job is None:  # forgotten while it waited for its turn
-                        return
-                    try:
-                        if encode is None:
-                            encode = stack.enter_context(self._open(piece))
-                        encoded += 1
-                        self._finish(job, encode(job.chunk.number))
-                    except JanServeError as error:
-                        self._finish(job, error)
-                    except MemoryError:
-                        self._finish(job, EngineFailure("There was not enough memory to encode an image."))
+                job = self._next(piece)
+                if job is None:  # forgotten by the engine's thread meanwhile
+                    return
+                try:
+                    if encode is None:
+                        encode = stack.enter_context(self._open(piece))
+                    encoded += 1
+                    self._finish(job, encode(job.chunk.number))
+                except JanServeError as error:
+                    self._finish(job, error)
+                except MemoryError:
+                    self._finish(job, EngineFailure("There was not enough memory to encode an image."))
 
     def _wait(self) -> MediaPiece:
         """The piece of the oldest job that is not done."""

@@ -176,13 +176,8 @@ class StepPlanner(Generic[S]):
         self._num_reads = 0
         self._num_streams = 0
 
-    def plan(
-        self, turn: Iterable[S], *, now: float, is_contended: bool = False, most_s: float = ALONE_S
-    ) -> Step[S]:
-        """The next step of these running sequences. is_contended: another model waits for the cores.
-
-        most_s: of a step without streams.
-        """
+    def plan(self, turn: Iterable[S], *, now: float, most_s: float = ALONE_S) -> Step[S]:
+        """The next step of these running sequences. most_s: of a step without streams."""
         streams: list[S] = []
         prompts: list[S] = []
         for sequence in turn:
@@ -197,7 +192,7 @@ class StepPlanner(Generic[S]):
         part = _Part(self.costs, self._chunk, prompts, cohort)
         if not streams:
             # As long as nobody arrived: after an arrival others may follow, and wait for this step.
-            quiet_s = 0.0 if is_contended else now - max(prompt.state.arrived for prompt in prompts)
+            quiet_s = now - max(prompt.state.arrived for prompt in prompts)
             step = part.step([], part.alone(min(most_s, max(SOON_S, quiet_s))))
         else:
             step = self._beside(streams, share, part)

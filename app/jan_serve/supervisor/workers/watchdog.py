@@ -115,6 +115,5 @@ class Watchdog:
             "tokenize": limits.decode_s,
             "sample": limits.sample_s,
             "encode": limits.encode_s,
-            "turn": limits.encode_s,
         }
         return by_phase.get(phase, limits.load_s if phase == "loading" else limits.other_s)

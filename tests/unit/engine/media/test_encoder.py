@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -38,15 +38,13 @@ def chunk(of: MediaPiece, number: int = 0) -> MediaChunk:
 class Bench:
     """An encoder whose encodings each wait for `let`. log: what was opened, encoded and closed."""
 
-    def __init__(
-        self, limit_bytes: int = 1 << 20, turns: AbstractContextManager[object] | None = None
-    ) -> None:
+    def __init__(self, limit_bytes: int = 1 << 20) -> None:
         self.log: list[str] = []
         self.fails = False
         self._may = threading.Semaphore(0)
         self._begun = threading.Semaphore(0)
         self._done = threading.Semaphore(0)
-        self.encoder = MediaEncoder(self._open, limit_bytes, self._done.release, turns or nullcontext())
+        self.encoder = MediaEncoder(self._open, limit_bytes, self._done.release)
         threading.Thread(target=self.encoder.run, daemon=True).start()
 
     @contextmanager
@@ -128,39 +126,6 @@ def test_what_nobody_wants_any_more_is_not_begun() -> None:
     assert bench.encoder.want(4, chunk(a)) is not None
     assert bench.encoder.want(3, chunk(c)) is not None
     assert [line for line in bench.log if line.startswith("encode")] == ["encode a0", "encode c0"]
-
-
-def test_an_encoding_waits_for_its_turn_and_what_is_forgotten_meanwhile_is_not_begun() -> None:
-    turns, a, b = threading.Lock(), piece("a"), piece("b")
-    with turns:
-        bench = Bench(turns=turns)
-        bench.encoder.want(1, chunk(a))
-        bench.encoder.want(2, chunk(b))
-        bench.encoder.forget(1)
-        assert bench.log == []
-    bench.begun()
-    assert bench.log == ["open b", "encode b0"]
-    bench.let()
-
-
-def test_no_turn_is_asked_for_without_work() -> None:
-    class Turns(nullcontext[None]):
-        asked = 0
-
-        def __enter__(self) -> None:
-            self.asked += 1
-
-    turns = Turns()
-    bench, a = Bench(turns=turns), piece("a")
-    for number in range(2):
-        bench.encoder.want(1, chunk(a, number))
-    for _ in range(2):
-        bench.begun()
-        bench.let()
-    bench.encoder.want(1, chunk(piece("b")))
-    bench.begun()
-    assert bench.log[3:5] == ["close a", "open b"] and turns.asked == 3
-    bench.let()
 
 
 def test_a_failure_reaches_all_who_wait_and_is_forgotten_with_them() -> None:

@@ -64,18 +64,12 @@ def total(step: Step[Request]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("token_s", "expected", "contended"),
-    [(0.0, 512, 512), (0.0001, 2048, 2048), (0.004, 448, 64), (0.05, 64, 64), (1.0, 64, 64)],
+    ("token_s", "expected"), [(0.0, 512), (0.0001, 2048), (0.004, 448), (0.05, 64), (1.0, 64)]
 )
 @pytest.mark.parametrize("prompts", [1, 9])
-def test_a_step_without_streams_is_bounded_in_time(
-    token_s: float, prompts: int, expected: int, contended: int
-) -> None:
-    """It is shorter while another model waits for the cores."""
-    for is_contended, tokens in ((False, expected), (True, contended)):
-        planner = planner_of(token_s, chunk=2048)
-        step = planner.plan(prompts_of(prompts, 6000), now=10.0, is_contended=is_contended)
-        assert (step.streams, total(step)) == ([], tokens)
+def test_a_step_without_streams_is_bounded_in_time(token_s: float, prompts: int, expected: int) -> None:
+    step = planner_of(token_s, chunk=2048).plan(prompts_of(prompts, 6000), now=10.0)
+    assert (step.streams, total(step)) == ([], expected)
 
 
 def test_the_first_part_beside_streams_is_small_while_no_cost_is_known() -> None:

@@ -53,7 +53,6 @@ def test_a_worker_that_falls_silent_in_its_load_is_a_stall_once_it_has_started()
         ("tokenize", 120.0),
         ("sample", 5.0),
         ("encode", 1200.0),
-        ("turn", 1200.0),
         ("other", 60.0),
     ],
 )
