@@ -114,7 +114,8 @@ async def test_a_worker_that_freezes_in_its_load_is_ended_before_the_limit_of_a_
 @pytest.mark.anyio
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_part_of_a_state_is_not_awaited_from_a_worker_that_is_frozen() -> None:
-    async with streaming(time.monotonic, 4.0) as (worker, stream):
+    clock = Sleep()
+    async with streaming(clock, 20.0) as (worker, stream):
         await stream
         watchdog = worker._watchdog  # pyright: ignore[reportPrivateUsage]
         while True:  # until nobody watches: each turn of the event loop has sent its ping, and it is answered
@@ -127,6 +128,11 @@ async def test_a_part_of_a_state_is_not_awaited_from_a_worker_that_is_frozen() -
         os.kill(worker.pid, signal.SIGSTOP)
         client = WorkerEngineClient("tiny", worker.outcome, worker)
         worker.listen(client)
+        asked = asyncio.create_task(client.ask(ReadState(state=1, offset=0, length=1)))
+        async with asyncio.timeout(60):
+            while not asked.done():
+                clock.wake_after(0.5)  # seconds pass more quickly
+                await asyncio.sleep(0.02)
         with pytest.raises(EngineFailure):
-            await asyncio.wait_for(client.ask(ReadState(state=1, offset=0, length=1)), 60)
+            await asked
         assert worker.end is not None
