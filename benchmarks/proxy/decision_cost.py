@@ -20,7 +20,7 @@ from rich.table import Table
 from jan_serve.dialects.outlines import OPENAI
 from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Role, State
+from jan_serve.fleet.node import NodeState, Role
 from jan_serve.proxy.request_facts import RequestFacts, keys_of
 
 _SALT = b"benchmark"
@@ -31,7 +31,7 @@ def fleet_of(nodes: int, entries: int, rng: Random) -> Fleet:
     fleet = Fleet("prefix", Random(2))
     for number in range(nodes):
         url = f"http://10.{number // 62500}.{number // 250 % 250}.{number % 250}"
-        fleet.set_state(fleet.add(url, Role.HYBRID, ["m"], None, 0.0), State.HEALTHY)
+        fleet.set_state(fleet.add(url, Role.HYBRID, ["m"], None, 0.0), NodeState.HEALTHY)
     everyone = list(fleet)
     for _ in range(entries // 50):
         fleet.index.record([rng.getrandbits(63) for _ in range(50)], rng.choice(everyone))

@@ -15,7 +15,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import Attempts, Ending, RetryBudget
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, Role, State
+from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
 
 PROBE_S: Final = 5.0
@@ -104,7 +104,7 @@ class Simulation:
             node = self.fleet.add(
                 f"http://10.0.{number // 250}.{number % 250}:{1000 + number}", Role.HYBRID, ["m"], None, 0
             )
-            self.fleet.set_state(node, State.HEALTHY)
+            self.fleet.set_state(node, NodeState.HEALTHY)
             self.nodes[node] = SimNode(kind, self.later)
         self.probe_s = probe_s
         self._sent = dict.fromkeys(self.nodes, 0)
@@ -161,19 +161,19 @@ class Simulation:
         if not real.is_up:
             node.probe_failures += 1
             if node.probe_failures >= 2:
-                self.fleet.set_state(node, State.LOST)
+                self.fleet.set_state(node, NodeState.LOST)
         elif real.refuses:
-            self.fleet.set_state(node, State.DRAINING)
+            self.fleet.set_state(node, NodeState.DRAINING)
         else:
             node.probe_failures = 0
             node.note_open(None, 0, self.now)
-            if node.state is not State.HEALTHY:
-                self.fleet.set_state(node, State.HEALTHY)
+            if node.state is not NodeState.HEALTHY:
+                self.fleet.set_state(node, NodeState.HEALTHY)
                 node.breaker.reset()
 
     def suspect(self, node: Node) -> None:
         """What `Probes.suspect` does."""
-        if node.state is State.HEALTHY:
+        if node.state is NodeState.HEALTHY:
             node.probe_failures = 1
         self.later(NOTICE_S, lambda: self._check(node))
 

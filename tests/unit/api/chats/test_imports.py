@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import random
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import pytest
 
@@ -203,13 +204,18 @@ VALUES: tuple[Any, ...] = (
 )
 
 
+def _keys(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return list(cast(dict[str, Any], value))
+    return range(len(cast(list[Any], value))) if isinstance(value, list) else ()
+
+
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Each container within, with each of its keys."""
     found, waiting = list[tuple[Any, Any]](), [value]
     while waiting:
         item: Any = waiting.pop()
-        keys: Any = item if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ()
-        for key in keys:
+        for key in _keys(item):
             found.append((item, key))
             waiting.append(item[key])
     return found
