@@ -39,4 +39,9 @@ def drawn_grid(**axes: Sequence[Any]) -> pytest.MarkDecorator:
             for values in axes.values()
         ]
         points = [*zip(*columns, strict=True)]
-    return pytest.mark.parametrize(",".join(axes), points, ids=str)
+    return pytest.mark.parametrize(",".join(axes), points, ids=_name)
+
+
+def _name(value: Any) -> str:
+    """The same in each process of a run."""
+    return value.__name__ if callable(value) else str(value)

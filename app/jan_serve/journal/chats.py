@@ -26,7 +26,7 @@ _NUMBERS_PER_MS: Final = 1_024
 _EXCERPT_WORDS: Final = 12
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A chat without what was said. Times in milliseconds of the Unix epoch. messages: how many are shown."""
 
     id: str
@@ -65,7 +65,7 @@ class Conflict(msgspec.Struct, frozen=True):
 class Listed(msgspec.Struct, frozen=True):
     """excerpt: where the words are that were sought, or empty. number: its place, behind which a list goes on."""
 
-    head: Head
+    head: ChatSummary
     excerpt: str
     number: int
 
@@ -80,8 +80,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool | None = None
 
 
-_COLUMNS: Final = ", ".join(Head.__struct_fields__)
-_SELECTED: Final = ", ".join(f"chats.{name}" for name in Head.__struct_fields__)
+_COLUMNS: Final = ", ".join(ChatSummary.__struct_fields__)
+_SELECTED: Final = ", ".join(f"chats.{name}" for name in ChatSummary.__struct_fields__)
 """The index of words has a title, too."""
 _LIVE: Final = "chats.owner = ? AND deleted IS NULL"
 
@@ -104,11 +104,11 @@ class ChatTable:
 
         return f"{_token(owner)[:16]}.{await self._journal.run(work)}"
 
-    async def put(self, owner: str, chat: Written, version: int) -> Head | Conflict:
+    async def put(self, owner: str, chat: Written, version: int) -> ChatSummary | Conflict:
         """Write what was said over this version; 0 is for a new chat. An existing one keeps its title and folder."""
         packed = await asyncio.to_thread(zlib.compress, chat.content)
 
-        def work(db: sqlite3.Connection) -> Head | Conflict:
+        def work(db: sqlite3.Connection) -> ChatSummary | Conflict:
             _purge(db)
             row = db.execute(
                 f"SELECT {_COLUMNS}, deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
@@ -146,11 +146,13 @@ class ChatTable:
 
         return await self._journal.run(work)
 
-    def _insert(self, db: sqlite3.Connection, owner: str, chat: Written, packed: bytes, version: int) -> Head:
+    def _insert(
+        self, db: sqlite3.Connection, owner: str, chat: Written, packed: bytes, version: int
+    ) -> ChatSummary:
         check_share(db, owner, len(packed) + len(chat.text), self._journal)
         now = _now()
         updated = min(now, now if chat.updated is None else chat.updated)
-        head = Head(
+        head = ChatSummary(
             id=chat.id,
             title=chat.title,
             folder=chat.folder,
@@ -205,10 +207,10 @@ class ChatTable:
 
         return await self._journal.run(work)
 
-    async def find(self, owner: str, chat_id: str) -> tuple[Head, bytes] | None:
+    async def find(self, owner: str, chat_id: str) -> tuple[ChatSummary, bytes] | None:
         """With its content, as JSON."""
 
-        def work(db: sqlite3.Connection) -> tuple[Head, bytes] | None:
+        def work(db: sqlite3.Connection) -> tuple[ChatSummary, bytes] | None:
             row = db.execute(
                 f"SELECT {_COLUMNS}, content FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
             ).fetchone()
@@ -216,10 +218,10 @@ class ChatTable:
 
         return await self._journal.run(work)
 
-    async def change(self, owner: str, chat_id: str, names: dict[str, Any]) -> Head | None:
+    async def change(self, owner: str, chat_id: str, names: dict[str, Any]) -> ChatSummary | None:
         """Change title, folder or pinned, which is no new version: the last one to change them wins."""
 
-        def work(db: sqlite3.Connection) -> Head | None:
+        def work(db: sqlite3.Connection) -> ChatSummary | None:
             if names:
                 changes = ", ".join(f"{name} = ?" for name in names)
                 db.execute(
@@ -245,10 +247,10 @@ class ChatTable:
 
         return await self._journal.run(work)
 
-    async def restore(self, owner: str, chat_id: str) -> Head | None:
+    async def restore(self, owner: str, chat_id: str) -> ChatSummary | None:
         """None if there is nothing to restore. One that is not deleted is unchanged."""
 
-        def work(db: sqlite3.Connection) -> Head | None:
+        def work(db: sqlite3.Connection) -> ChatSummary | None:
             _purge(db)
             db.execute("UPDATE chats SET deleted = NULL WHERE owner = ? AND id = ?", (owner, chat_id))
             return _found(db, owner, chat_id)
@@ -275,15 +277,15 @@ class ChatTable:
         return await self._journal.run(work)
 
 
-def _found(db: sqlite3.Connection, owner: str, chat_id: str) -> Head | None:
+def _found(db: sqlite3.Connection, owner: str, chat_id: str) -> ChatSummary | None:
     row = db.execute(f"SELECT {_COLUMNS} FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)).fetchone()
     return None if row is None else _head(row)
 
 
-def _head(row: Sequence[Any]) -> Head:
-    facts: dict[str, Any] = dict(zip(Head.__struct_fields__, row, strict=False))
+def _head(row: Sequence[Any]) -> ChatSummary:
+    facts: dict[str, Any] = dict(zip(ChatSummary.__struct_fields__, row, strict=False))
     facts["pinned"] = bool(facts["pinned"])
-    return Head(**facts)
+    return ChatSummary(**facts)
 
 
 def _free_number(db: sqlite3.Connection, updated: int) -> int:

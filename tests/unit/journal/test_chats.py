@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal import chats as chats_module
-from jan_serve.journal.chats import RESTORABLE_MS, Asked, ChatTable, Conflict, Head, Written
+from jan_serve.journal.chats import RESTORABLE_MS, Asked, ChatSummary, ChatTable, Conflict, Written
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.schema import CHATS, CHATS_FILE
 
@@ -37,9 +37,9 @@ async def names(table: ChatTable, owner: str = "", **asked: object) -> list[str]
     return [each.head.id for each in listed]
 
 
-async def put(table: ChatTable, written: Written, version: int, owner: str = "") -> Head:
+async def put(table: ChatTable, written: Written, version: int, owner: str = "") -> ChatSummary:
     done = await table.put(owner, written, version)
-    assert isinstance(done, Head), done
+    assert isinstance(done, ChatSummary), done
     return done
 
 

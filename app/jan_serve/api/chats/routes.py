@@ -32,7 +32,7 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
-from jan_serve.journal.chats import RESTORABLE_MS, Asked, ChatTable, Conflict, Head
+from jan_serve.journal.chats import RESTORABLE_MS, Asked, ChatSummary, ChatTable, Conflict
 from jan_serve.journal.journal import Journal
 
 _EXPORTED: Final = 100
@@ -170,20 +170,20 @@ def _add_chats(router: APIRouter, table: ChatTable) -> None:
         return _shown(head)
 
 
-async def _found(table: ChatTable, chat_id: str) -> tuple[Head, bytes]:
+async def _found(table: ChatTable, chat_id: str) -> tuple[ChatSummary, bytes]:
     found = await table.find(cache_salt.get(), chat_id)
     if found is None:
         raise _no_chat(chat_id)
     return found
 
 
-def _exported(head: Head, content: bytes) -> dict[str, Any]:
+def _exported(head: ChatSummary, content: bytes) -> dict[str, Any]:
     facts = msgspec.structs.asdict(head)
     del facts["version"]
     return {**facts, **msgspec.json.decode(content)}
 
 
-def _shown(head: Head) -> Response:
+def _shown(head: ChatSummary) -> Response:
     return json_reply(msgspec.structs.asdict(head) | {"excerpt": ""})
 
 
