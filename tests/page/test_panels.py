@@ -50,7 +50,8 @@ def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> N
 def test_a_schema_is_explained_with_its_cost_or_the_smallest_change(tab: Tab) -> None:
     tab.expected.append("400")
     tab.show("Playground")
-    items: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 2}
+    pair = [{"type": "boolean"}, {"type": "boolean"}]
+    items: dict[str, Any] = {"type": "array", "prefixItems": pair, "minItems": 2, "maxItems": 2}
     refused: dict[str, Any] = {"type": "array", "items": items, "uniqueItems": True}
     field = tab.page.get_by_role("textbox", name="JSON Schema")
     field.fill(json.dumps(refused))

@@ -79,6 +79,16 @@ async def test_renaming_moving_and_pinning_is_no_new_version(client: httpx.Async
     assert await listed(client, folder="home", pinned=True) == ["one"]
 
 
+@pytest.mark.parametrize("path", ["/extras/chats", "/extras/chats/export"])
+@pytest.mark.parametrize("before", [-1, 2**63, 10**40])
+async def test_a_place_behind_which_no_list_goes_on_is_refused(
+    client: httpx.AsyncClient, path: str, before: int
+) -> None:
+    response = await client.get(path, params={"before": before})
+    assert response.status_code == 422
+    assert "before" in response.json()["error"]["param"]
+
+
 async def test_an_export_can_be_imported_elsewhere_and_twice(client: httpx.AsyncClient) -> None:
     for number in range(103):
         await put(client, f"c{number}", folder="work")

@@ -43,7 +43,7 @@ _ERRORS: Final = error_responses(
 )
 
 _Limit = Annotated[int, Query(ge=1, le=200, description="Number of chats.")]
-_Before = Annotated[int | None, Query(ge=0, description="`before` of the previous page.")]
+_Before = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="`before` of the previous page.")]
 
 
 def chats_router(journal: Journal) -> APIRouter:
