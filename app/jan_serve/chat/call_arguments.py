@@ -42,7 +42,8 @@ def read_arguments(text: str) -> ReadArguments:
     if not text.startswith("{") or _depth(text) > MAX_DEPTH:
         return ReadArguments({}, text in ("", "null"))
     try:
-        value, whole = json.loads(text, strict=False), True
+        # Names of numbers that JSON does not have are words, as others without quotes.
+        value, whole = json.loads(text, strict=False, parse_constant=str), True
     except json.JSONDecodeError:
         read = literal_start(f"{text} " if _WORD_AT_END.search(text) else text)
         value, whole = _beginning(read.json), read.whole

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jan_serve.chat.call_arguments import arguments_text, object_arguments, read_arguments
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -84,6 +84,12 @@ def test_what_is_whole_at_the_beginning_is_kept(text: str, expected: dict[str, A
 )
 def test_what_holds_more_than_is_shown_is_told_from_what_does_not(text: str, whole: bool) -> None:
     assert read_arguments(text).whole == whole
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("end", ["}", ', "b": 1'])
+def test_a_number_that_json_does_not_have_is_a_word(word: str, end: str) -> None:
+    assert object_arguments(f'{{"a": {word} {end}')["a"] == word
 
 
 def test_the_text_of_an_object_stays_as_it_is() -> None:
