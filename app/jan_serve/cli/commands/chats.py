@@ -55,9 +55,10 @@ def chats(
     with any_server(loaded, url, output) as client:
         match what:
             case "list":
-                _print_list(all_chats(client, limit), output, as_json=as_json)
+                _print_list(all_chats(client, limit), output, "There are no chats.", as_json=as_json)
             case "search":
-                _print_list(all_chats(client, limit, q=" ".join(words)), output, as_json=as_json)
+                found = all_chats(client, limit, q=" ".join(words))
+                _print_list(found, output, "No chat has words that begin so.", as_json=as_json)
             case "show":
                 _show(client, words[0], output, as_json=as_json)
             case "export":
@@ -80,12 +81,12 @@ def _path(chat_id: str) -> str:
     return f"{LIST}/{quote(chat_id, safe='')}"
 
 
-def _print_list(found: list[dict[str, Any]], output: Output, *, as_json: bool) -> None:
+def _print_list(found: list[dict[str, Any]], output: Output, otherwise: str, *, as_json: bool) -> None:
     if as_json:
         output.json(found)
         return
     if not found:
-        output.note("There is no such chat.")
+        output.note(otherwise)
         return
     rows = [
         (
