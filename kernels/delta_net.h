@@ -68,11 +68,6 @@ class DeltaNet {
                    size * sequences };
     }
 
-    // cache: where the states are, and where they stay.
-    DeltaNet(const ggml_compute_params * params, ggml_tensor * dst, const ggml_tensor * cache) : DeltaNet(params, dst) {
-        states = { (const char *) cache->data, cache->nb[1], (char *) cache->data, cache->nb[1], cache->nb[2] };
-    }
-
     bool is_possible() const { return !params->use_ref && width <= WIDTH && width % COLUMNS == 0 && width % ROWS == 0; }
 
     // To be called by each thread.

@@ -121,7 +121,6 @@ function(jan_serve_delta_nets)
 #include "attention.h"
 #include "convolution.h"
 #include "delta_net.h"
-#include "states_in_place.h"
 ]=])
     set(net [=[
     ggml_tensor * V = dst->src[2];
@@ -198,42 +197,6 @@ static void ggml_compute_forward_concat_f32(
         list(APPEND pairs ${name} ${name}_ours)
     endforeach()
     jan_serve_patch(ops.cpp ${pairs})
-
-    # States stay in the cache: what would copy them is passed by.
-    set(node [=[
-        // TODO: move fused-op detection into ggml_graph_plan so fusion decisions are made once at planning time
-]=])
-    set(node_ours [=[
-        if (!ggml_cpu_disable_fusion && jan_serve_stays_in_cache(&params, cgraph, node_n)) {
-            continue;
-        }
-
-        // TODO: move fused-op detection into ggml_graph_plan so fusion decisions are made once at planning time
-]=])
-    set(fuse [=[
-    struct ggml_tensor * node = cgraph->nodes[node_n];
-
-    if (node->op == GGML_OP_RMS_NORM) {
-]=])
-    set(fuse_ours [=[
-    struct ggml_tensor * node = cgraph->nodes[node_n];
-
-    if (node->op == GGML_OP_GATED_DELTA_NET) {
-        return jan_serve_update_cache(params, cgraph, node_n);
-    }
-
-    if (node->op == GGML_OP_RMS_NORM) {
-]=])
-    jan_serve_patch(ggml-cpu.c node node_ours fuse fuse_ours)
-    set(declared [=[
-void ggml_compute_forward_gated_delta_net(const struct ggml_compute_params * params, struct ggml_tensor * dst);
-]=])
-    set(declared_ours [=[
-void ggml_compute_forward_gated_delta_net(const struct ggml_compute_params * params, struct ggml_tensor * dst);
-bool jan_serve_stays_in_cache(const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int node);
-int  jan_serve_update_cache(const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int node);
-]=])
-    jan_serve_patch(ops.h declared declared_ours)
 endfunction()
 jan_serve_delta_nets()
 

@@ -157,6 +157,40 @@ def test_gated_delta_nets(tmp_path: Path) -> None:
     shape = Shape(n_vocab=4096, n_ctx=2048, n_head_kv=1, architecture="qwen35", delta=net, **sizes)
     write_bench_model(path, shape)
     check_alone_and_beside(path, deterministic=is_deterministic_only("Q4_K"))
+    check_come_and_go(path, deterministic=is_deterministic_only("Q4_K"))
+
+
+def check_come_and_go(path: Path, *, deterministic: bool) -> None:
+    """Requests come at any step of others and leave them at any, so that the places of their states change."""
+    fields: dict[str, Any] = {**SETTINGS["small-batches"], "threads": 1, "deterministic": deterministic}
+    random_ = random.Random(8)
+
+    def questions(round_: int) -> list[EngineRequest]:
+        return [
+            generate(
+                words(random.Random(size), size),
+                max_tokens=12,
+                return_tokens=True,
+                logprobs=3,
+                cache_salt=f"{round_}-{size}",
+            )
+            for size in (1, 12, 60)
+        ]
+
+    with running_worker(path, **fields) as worker:
+        alone = answers(worker, questions(0))
+    with running_worker(path, **fields) as worker:
+        for round_ in range(1, 25):
+            asked_now = questions(round_)
+            everybody = [*asked_now, *load(round_)[:6]]
+            random_.shuffle(everybody)
+            for number, request in enumerate(everybody, 1):
+                worker.send(request)
+                for _ in range(random_.choice([0, 1, 4, 9])):
+                    if not all(worker.results[sent.id].is_over for sent in everybody[:number]):
+                        worker.advance()
+            worker.until(*everybody)
+            assert [bits(worker.results[request.id].choice) for request in asked_now] == alone
 
 
 def check_alone_and_beside(path: Path, *, deterministic: bool) -> None:
