@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -82,8 +84,12 @@ def test_a_download_that_is_not_wanted(
 ) -> None:
     with terminal(*run(folder)) as shown:
         asked(shown)
-        shown.type(keys)
-        assert shown.end(LIMIT_S) == status
+        for _ in range(12):  # Python's reading of a line misses a signal that comes just before it waits
+            shown.type(keys)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                assert shown.end(10) == status
+                break
+    assert shown.process.returncode == status
     assert words in shown.text
     assert hub.asked("Qwen") == []
 
