@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from jan_serve.journal.chats import Asked, ChatTable, Written
+from jan_serve.journal.chats import ChatQuery, ChatTable, ChatToStore
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.schema import CHATS
 
@@ -31,7 +31,7 @@ async def fill(table: ChatTable, vocabulary: list[str], rng: random.Random) -> N
     for first in range(0, CHAT_COUNT, _PIECE):
         texts = [" ".join(rng.choices(vocabulary, weights, k=WORDS_PER_CHAT)) for _ in range(_PIECE)]
         chats = [
-            Written(
+            ChatToStore(
                 id=f"chat-{number}",
                 title=text[:40],
                 updated=_FIRST_MS + number,
@@ -65,7 +65,7 @@ async def main() -> None:
         print(f"{CHAT_COUNT:,} chats of {WORDS_PER_CHAT} words: {journal.path.stat().st_size / 1e6:.0f} MB")
         for name, query in queries.items():
             cpu, wall = time.process_time(), time.perf_counter()
-            found, _ = await table.page("", Asked(limit=50, words=query))
+            found, _ = await table.page("", ChatQuery(limit=50, words=query))
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             print(f"{name}: {len(found)} found, {cpu * 1e3:.1f} ms of CPU, {wall * 1e3:.1f} ms")
         await journal.close()

@@ -143,7 +143,7 @@ def _events(log: bytes) -> list[bytes]:
 
 
 current: Final[ContextVar[Transcript | None]] = ContextVar("transcript", default=None)
-"""Of the current request, if anything may go on with its answer."""
+"""The transcript of the current request, if anything may go on with its answer."""
 
 
 def random_hex(size: int) -> str:

@@ -132,14 +132,21 @@ def _place_of(error: Mapping[str, Any], body: object) -> Path:
 
 def _path_to(target: object, steps: Path, value: object) -> Path | None:
     """Those of the steps that lead to this very object: names of a union's members may be names of fields too."""
-    if not steps:
-        return () if value is target else None
-    first, *rest = steps
-    if _has(value, first):
-        inner = _path_to(target, tuple(rest), cast(Any, value)[first])
-        if inner is not None:
-            return (first, *inner)
-    return _path_to(target, tuple(rest), value)
+    seen = set[tuple[int, int]]()
+
+    def behind(at: int, value: object) -> Path | None:
+        if at == len(steps):
+            return () if value is target else None
+        if (at, id(value)) in seen:
+            return None
+        seen.add((at, id(value)))
+        if _has(value, steps[at]):
+            inner = behind(at + 1, cast(Any, value)[steps[at]])
+            if inner is not None:
+                return (steps[at], *inner)
+        return behind(at + 1, value)
+
+    return behind(0, value)
 
 
 def _message_of(error: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from jan_serve.http.request_record import record_of
 logger = logging.getLogger(__name__)
 
 _KEY = "jan_serve.transcript"
-"""Of a scope: the transcript that a proxy asked for."""
+"""Key of a scope for the transcript that a proxy asked for."""
 
 
 class Transcripts:

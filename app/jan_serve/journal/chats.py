@@ -39,7 +39,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
+class ChatToStore(msgspec.Struct, frozen=True, kw_only=True):
     """A chat to store. content: JSON. text: of its messages, to be searched.
 
     created, updated: at most the present time; None is the present time.
@@ -62,7 +62,7 @@ class Conflict(msgspec.Struct, frozen=True):
     version: int | None
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedChat(msgspec.Struct, frozen=True):
     """excerpt: where the words are that were sought, or empty. number: its place, behind which a list goes on."""
 
     head: ChatSummary
@@ -70,7 +70,7 @@ class Listed(msgspec.Struct, frozen=True):
     number: int
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ChatQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The latest chats, those behind the number `before`. words: how words of each chat begin, or nothing."""
 
     limit: int
@@ -97,14 +97,14 @@ class ChatTable:
         return self._journal.max_bytes > 0
 
     async def store_id(self, owner: str) -> str:
-        """Of the owner and the file: another file, as after a damage, has another second part."""
+        """An id of the owner and the file. Another file, as after a damage, has another second part."""
 
         def work(db: sqlite3.Connection) -> str:
             return db.execute("SELECT id FROM store").fetchone()[0]
 
         return f"{_token(owner)[:16]}.{await self._journal.run(work)}"
 
-    async def put(self, owner: str, chat: Written, version: int) -> ChatSummary | Conflict:
+    async def put(self, owner: str, chat: ChatToStore, version: int) -> ChatSummary | Conflict:
         """Write what was said over this version; 0 is for a new chat. An existing one keeps its title and folder."""
         packed = await asyncio.to_thread(zlib.compress, chat.content)
 
@@ -126,7 +126,7 @@ class ChatTable:
 
         return await self._journal.run(work)
 
-    async def add(self, owner: str, chats: Sequence[Written]) -> int:
+    async def add(self, owner: str, chats: Sequence[ChatToStore]) -> int:
         """Add chats that are not there, and return how many these are. A deleted one counts as not there."""
         packed = await asyncio.to_thread(lambda: [(chat, zlib.compress(chat.content)) for chat in chats])
 
@@ -147,7 +147,7 @@ class ChatTable:
         return await self._journal.run(work)
 
     def _insert(
-        self, db: sqlite3.Connection, owner: str, chat: Written, packed: bytes, version: int
+        self, db: sqlite3.Connection, owner: str, chat: ChatToStore, packed: bytes, version: int
     ) -> ChatSummary:
         check_share(db, owner, len(packed) + len(chat.text), self._journal)
         now = _now()
@@ -173,7 +173,7 @@ class ChatTable:
         )
         return head
 
-    async def page(self, owner: str, asked: Asked) -> tuple[list[Listed], bool]:
+    async def page(self, owner: str, asked: ChatQuery) -> tuple[list[ListedChat], bool]:
         """The chats, and whether there are more."""
         where, values = [_LIVE], list[Any]([owner])
         found, excerpt, by = "", "''", "number"
@@ -199,16 +199,16 @@ class ChatTable:
             f" ORDER BY {by} DESC LIMIT ?"
         )
 
-        def work(db: sqlite3.Connection) -> tuple[list[Listed], bool]:
+        def work(db: sqlite3.Connection) -> tuple[list[ListedChat], bool]:
             _purge(db)
             rows = db.execute(command, (*values, asked.limit + 1)).fetchall()
-            listed = [Listed(_head(row), shown(row[-2]), row[-1]) for row in rows[: asked.limit]]
+            listed = [ListedChat(_head(row), shown(row[-2]), row[-1]) for row in rows[: asked.limit]]
             return listed, len(rows) > asked.limit
 
         return await self._journal.run(work)
 
     async def find(self, owner: str, chat_id: str) -> tuple[ChatSummary, bytes] | None:
-        """With its content, as JSON."""
+        """The chat with its content, as JSON; None if it is not there."""
 
         def work(db: sqlite3.Connection) -> tuple[ChatSummary, bytes] | None:
             row = db.execute(
@@ -258,7 +258,7 @@ class ChatTable:
         return await self._journal.run(work)
 
     async def folders(self, owner: str) -> list[tuple[str, int]]:
-        """By name, each with the number of its chats."""
+        """The folders by name, each with the number of its chats."""
 
         def work(db: sqlite3.Connection) -> list[tuple[str, int]]:
             return db.execute(

@@ -24,6 +24,7 @@ from jan_serve.http.errors import (
     Envelopes,
     ErrorRenderer,
     Problem,
+    field_errors,
     http_problem,
     internal_problem,
     logged_problem,
@@ -163,3 +164,13 @@ def test_envelopes_are_chosen_by_whole_path_segments() -> None:
         assert response.body == name.encode()
         assert response.status_code == 413
         assert response.headers["connection"] == "close"
+
+
+def test_the_place_of_an_error_in_deep_members_of_one_name_is_found_soon() -> None:
+    """Each step may be a field or the name of a union's member: trying all ways would take 2 ** 60 steps."""
+    body: dict[str, Any] = {}
+    inner = body
+    for _ in range(60):
+        inner["a"] = inner = {}
+    error = {"loc": ("a",) * 60, "type": "x", "msg": "m", "input": object()}
+    assert field_errors([error], body)[0].loc == ("a",) * 60

@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal import chats as chats_module
-from jan_serve.journal.chats import RESTORABLE_MS, Asked, ChatSummary, ChatTable, Conflict, Written
+from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, ChatToStore, Conflict
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.schema import CHATS, CHATS_FILE
 
@@ -27,17 +27,17 @@ async def table(tmp_path: Path) -> AsyncIterator[ChatTable]:
     await journal.close()
 
 
-def chat(name: str, text: str = "", at: int | None = None, **facts: str | bool) -> Written:
+def chat(name: str, text: str = "", at: int | None = None, **facts: str | bool) -> ChatToStore:
     changes = {"title": name, "content": f'["{name}"]'.encode(), **facts}
-    return Written(id=name, text=text, messages=1, updated=at, **changes)  # pyright: ignore[reportArgumentType]
+    return ChatToStore(id=name, text=text, messages=1, updated=at, **changes)  # pyright: ignore[reportArgumentType]
 
 
 async def names(table: ChatTable, owner: str = "", **asked: object) -> list[str]:
-    listed, _ = await table.page(owner, Asked(**{"limit": 100, **asked}))  # pyright: ignore[reportArgumentType]
+    listed, _ = await table.page(owner, ChatQuery(**{"limit": 100, **asked}))  # pyright: ignore[reportArgumentType]
     return [each.head.id for each in listed]
 
 
-async def put(table: ChatTable, written: Written, version: int, owner: str = "") -> ChatSummary:
+async def put(table: ChatTable, written: ChatToStore, version: int, owner: str = "") -> ChatSummary:
     done = await table.put(owner, written, version)
     assert isinstance(done, ChatSummary), done
     return done
@@ -55,7 +55,7 @@ async def test_pages_have_each_chat_once_the_latest_first(table: ChatTable, limi
     await table.add("", [chat(f"c{number}", "the fox", FIRST_MS + number // 3) for number in range(7)])
     read, before, has_more = list[str](), None, True
     while has_more:
-        listed, has_more = await table.page("", Asked(limit=limit, before=before, words=words))
+        listed, has_more = await table.page("", ChatQuery(limit=limit, before=before, words=words))
         read += [each.head.id for each in listed]
         before = listed[-1].number
     assert read == [f"c{number}" for number in reversed(range(7))]
@@ -178,7 +178,7 @@ async def test_words_are_found_by_how_they_begin(table: ChatTable, words: str) -
 
 async def test_an_excerpt_shows_the_words_where_they_are(table: ChatTable) -> None:
     await table.add("", [chat("one", "word " * 500 + "\nthe 東京 tower " + "word " * 500)])
-    listed, _ = await table.page("", Asked(limit=1, words="東京"))
+    listed, _ = await table.page("", ChatQuery(limit=1, words="東京"))
     assert "the 東京 tower" in listed[0].excerpt
     assert len(listed[0].excerpt) < 100 and "\n" not in listed[0].excerpt
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from jan_serve.api.chats.branches import Node, line_of
 from jan_serve.api.chats.wire import ID, MAX_TITLE, ExportedChat
 from jan_serve.errors import InvalidRequest
-from jan_serve.journal.chats import Written
+from jan_serve.journal.chats import ChatToStore
 
 MAX_CHATS: Final = 10_000
 _OURS: Final = uuid.UUID("a3b7d5d8-5d0e-4f3c-9a5e-0d6f2f7f4c11")
@@ -38,7 +38,7 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
-def read_chats(body: object) -> tuple[list[Written], list[Refused]]:
+def read_chats(body: object) -> tuple[list[ChatToStore], list[Refused]]:
     """Those of a file, the oldest first. Raises InvalidRequest for a file of another kind."""
     items: object = body
     if isinstance(body, dict):
@@ -46,7 +46,7 @@ def read_chats(body: object) -> tuple[list[Written], list[Refused]]:
     found = cast(list[object], items) if isinstance(items, list) else [items]
     if len(found) > MAX_CHATS:
         raise InvalidRequest(f"the file has {len(found)} chats, the limit is {MAX_CHATS} at a time")
-    chats, refused = list[Written](), list[Refused]()
+    chats, refused = list[ChatToStore](), list[Refused]()
     for number, item in enumerate(found):
         own = _own_form(item)
         if own is None:
@@ -61,7 +61,7 @@ def read_chats(body: object) -> tuple[list[Written], list[Refused]]:
     return sorted(reversed(chats), key=lambda chat: chat.updated or 0), refused
 
 
-def _judged(chat: Mapping[str, object]) -> Written:
+def _judged(chat: Mapping[str, object]) -> ChatToStore:
     try:
         read = ExportedChat.model_validate(chat)
     except ValidationError as error:

@@ -32,7 +32,7 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
-from jan_serve.journal.chats import RESTORABLE_MS, Asked, ChatSummary, ChatTable, Conflict
+from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, Conflict
 from jan_serve.journal.journal import Journal
 
 _EXPORTED: Final = 100
@@ -68,7 +68,7 @@ def _add_lists(router: APIRouter, table: ChatTable) -> None:
         owner = cache_salt.get()
         if not table.is_kept:
             return json_reply({"data": [], "before": None, "store": None})
-        asked = Asked(limit=limit, before=before, words=q, folder=folder, pinned=pinned)
+        asked = ChatQuery(limit=limit, before=before, words=q, folder=folder, pinned=pinned)
         found, has_more = await table.page(owner, asked)
         return json_reply(
             {
@@ -98,7 +98,7 @@ def _add_transfers(router: APIRouter, table: ChatTable) -> None:
         owner = cache_salt.get()
         if id is not None:
             return json_reply({"chats": [_exported(*await _found(table, id))], "before": None})
-        listed, has_more = await table.page(owner, Asked(limit=_EXPORTED, before=before))
+        listed, has_more = await table.page(owner, ChatQuery(limit=_EXPORTED, before=before))
         chats, size, last = list[dict[str, Any]](), 0, None
         for each in listed:
             if size > _EXPORTED_BYTES:

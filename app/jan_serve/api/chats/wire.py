@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from jan_serve.dialects.shared.wire_types import Between, FirstError, Int, WireModel
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.replies import json_bytes
-from jan_serve.journal.chats import Written
+from jan_serve.journal.chats import ChatToStore
 
 MAX_TITLE: Final = 200
 MAX_MESSAGES: Final = 20_000
-"""With those of all versions."""
+"""A chat has at most so many, all versions together."""
 MAX_BRANCHES: Final = 24
 """Versions within versions."""
 _TIME: Final = Between(0, 1 << 42)
@@ -94,13 +94,13 @@ class ChatContent(WireModel):
     settings: ChatSettings = ChatSettings()
     messages: Annotated[list[Message], FirstError()]
 
-    def written(self, chat_id: str) -> Written:
+    def written(self, chat_id: str) -> ChatToStore:
         """Raises InvalidRequest if it has too many messages, or branches."""
         content = {
             "settings": self.settings.model_dump(),
             "messages": [message.model_dump(exclude_unset=True) for message in self.messages],
         }
-        return Written(
+        return ChatToStore(
             id=chat_id,
             title=self.title,
             folder=self.folder,
@@ -136,11 +136,8 @@ class ChangeFolder(WireModel):
     name: Folder
 
 
-class ChatHead(BaseModel):
-    """A chat without its messages. Times in milliseconds of the Unix epoch. version: for the next `PUT`.
-
-    messages: how many are shown. excerpt: where the words are that were sought.
-    """
+class _ChatFacts(BaseModel):
+    """Times in milliseconds of the Unix epoch. version: for the next `PUT`."""
 
     id: str
     title: str
@@ -149,6 +146,11 @@ class ChatHead(BaseModel):
     created: int
     updated: int
     version: int
+
+
+class ChatHead(_ChatFacts):
+    """A chat without its messages. messages: how many are shown. excerpt: where the words are that were sought."""
+
     messages: int
     excerpt: str = ""
 
@@ -164,14 +166,7 @@ class ChatList(BaseModel):
     store: str | None
 
 
-class Chat(BaseModel):
-    id: str
-    title: str
-    folder: str
-    pinned: bool
-    created: int
-    updated: int
-    version: int
+class Chat(_ChatFacts):
     settings: ChatSettings
     messages: list[Message]
 
@@ -214,7 +209,7 @@ class ImportedChats(BaseModel):
 
 
 def _texts(messages: list[Message]) -> Iterator[str]:
-    """Of all versions. Raises InvalidRequest beyond the limits."""
+    """The texts of all versions. Raises InvalidRequest beyond the limits."""
     seen = 0
     waiting = [(messages, 0)]
     while waiting:

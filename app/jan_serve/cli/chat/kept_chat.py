@@ -16,10 +16,10 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 _TRIES: Final = 5
 _TITLE: Final = 48
 _LEAST_ID: Final = 4
-LIST: Final = "/extras/chats"
+CHATS_PATH: Final = "/extras/chats"
 
 StoredMessage = dict[str, Any]
-"""As the page has it: see docs/chats.md."""
+"""A message in the page's form: see docs/chats.md."""
 
 
 class KeptChat(msgspec.Struct):
@@ -49,7 +49,7 @@ class KeptChat(msgspec.Struct):
         for _ in range(_TRIES):
             body = {"version": self.version, "title": _title(line), "settings": settings, "messages": line}
             try:
-                self.version = self.client.put(f"{LIST}/{self.id}", body)["version"]
+                self.version = self.client.put(f"{CHATS_PATH}/{self.id}", body)["version"]
                 break
             except ChatChanged:
                 line = self._joined(line, same, new)
@@ -62,7 +62,7 @@ class KeptChat(msgspec.Struct):
     ) -> list[StoredMessage]:
         """The new messages after what this chat and the present one on the server have in common."""
         try:
-            found = self.client.get(f"{LIST}/{self.id}")
+            found = self.client.get(f"{CHATS_PATH}/{self.id}")
         except CommandError:  # deleted: what is here is a new chat
             self.id, self.version = str(uuid.uuid4()), 0
             return [*line]
@@ -80,7 +80,7 @@ def kept_chat(client: ServerClient, wanted: str | None, conversation: Conversati
     None: this server keeps no chats. Raises CommandError for a wanted one that is not there.
     """
     try:
-        store = client.get(LIST, {"limit": "1"})["store"]
+        store = client.get(CHATS_PATH, {"limit": "1"})["store"]
     except CommandError:
         if wanted is None:
             return None
@@ -89,7 +89,7 @@ def kept_chat(client: ServerClient, wanted: str | None, conversation: Conversati
         return None
     if wanted is None:
         return KeptChat(client)
-    chat = client.get(f"{LIST}/{quote(find_chat(client, wanted)['id'], safe='')}")
+    chat = client.get(f"{CHATS_PATH}/{quote(find_chat(client, wanted)['id'], safe='')}")
     kept = KeptChat(client, chat["id"], chat["version"], chat["settings"], chat["messages"])
     kept.sent = [_sent(message) for message in kept.line]
     conversation.messages = [*kept.sent]
@@ -119,7 +119,7 @@ def all_chats(client: ServerClient, limit: int | None, **query: str) -> list[dic
     chats, before = list[dict[str, Any]](), ""
     while limit is None or len(chats) < limit:
         size = 200 if limit is None else min(200, limit - len(chats))
-        page = client.get(LIST, {"limit": str(size), **query, **({"before": before} if before else {})})
+        page = client.get(CHATS_PATH, {"limit": str(size), **query, **({"before": before} if before else {})})
         chats += page["data"]
         if page["before"] is None:
             break

@@ -26,7 +26,7 @@ from jan_serve.store.files.small_files import TooLarge, read_limited
 from jan_serve.store.paths import user_path
 
 MAX_DOCUMENT_BYTES: Final = 32 << 20
-"""As the server's limit of one file."""
+"""The server takes no larger file."""
 _PDF: Final = b"%PDF-"
 
 PARAMETERS: Final = {

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from jan_serve.cli.chat.kept_chat import LIST, all_chats, find_chat
+from jan_serve.cli.chat.kept_chat import CHATS_PATH, all_chats, find_chat
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -24,7 +24,7 @@ from jan_serve.store.paths import user_path
 
 _MAX_FILE_BYTES: Final = 2 << 30
 _PIECE_CHARS: Final = 4_000_000
-"""Of one request."""
+"""A request has at most so many characters of chats."""
 _WORDS: Final = ("list", "show", "search", "export", "import", "delete", "restore")
 _TAKES_ONE: Final = frozenset({"show", "search", "import", "delete", "restore"})
 
@@ -78,7 +78,7 @@ def chats(
 
 
 def _path(chat_id: str) -> str:
-    return f"{LIST}/{quote(chat_id, safe='')}"
+    return f"{CHATS_PATH}/{quote(chat_id, safe='')}"
 
 
 def _print_list(found: list[dict[str, Any]], output: Output, otherwise: str, *, as_json: bool) -> None:
@@ -113,7 +113,7 @@ def _show(client: ServerClient, wanted: str, output: Output, *, as_json: bool) -
 
 
 def _export(client: ServerClient, words: list[str], output: Output) -> None:
-    """To a file, or to standard output."""
+    """Write the chats to a file, or to standard output."""
     text = json.dumps({"chats": [*_exported(client)]}, ensure_ascii=False)
     if not words:
         output.raw(text)
@@ -130,7 +130,7 @@ def _export(client: ServerClient, words: list[str], output: Output) -> None:
 def _exported(client: ServerClient) -> Generator[dict[str, Any]]:
     before = ""
     while True:
-        page = client.get(f"{LIST}/export", {"before": before} if before else None)
+        page = client.get(f"{CHATS_PATH}/export", {"before": before} if before else None)
         yield from page["chats"]
         if page["before"] is None:
             return
@@ -141,7 +141,7 @@ def _import(client: ServerClient, words: list[str], output: Output, *, as_json: 
     total: dict[str, Any] = {"added": 0, "present": 0, "refused": []}
     for word in words:
         for piece in _pieces(_chats_in(user_path(word))):
-            answer = client.post(f"{LIST}/import", {"chats": piece})
+            answer = client.post(f"{CHATS_PATH}/import", {"chats": piece})
             total = {name: value + answer[name] for name, value in total.items()}
     if as_json:
         output.json(total)
@@ -154,7 +154,7 @@ def _import(client: ServerClient, words: list[str], output: Output, *, as_json: 
 
 
 def _chats_in(path: Path) -> list[Any]:
-    """Of a file, or of the conversations of a ZIP file. Raises CommandError."""
+    """The JSON of a file, or that of the conversations in a ZIP file. Raises CommandError."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
