@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,39 +151,50 @@ def test_weights_of_any_type(weights: Path, kind: str) -> None:
     check_alone_and_beside(path, deterministic=is_deterministic_only(kind))
 
 
-def test_gated_delta_nets(tmp_path: Path) -> None:
-    path = tmp_path / "delta.gguf"
+def write_delta_net(path: Path) -> None:
     sizes: dict[str, Any] = {"n_embd": 256, "n_layer": 4, "n_head": 2, "head_size": 128, "n_ff": 512}
     net = DeltaNet(n_group=2, n_head=4, state_size=64)
     shape = Shape(n_vocab=4096, n_ctx=2048, n_head_kv=1, architecture="qwen35", delta=net, **sizes)
     write_bench_model(path, shape)
+
+
+def test_gated_delta_nets(tmp_path: Path) -> None:
+    path = tmp_path / "delta.gguf"
+    write_delta_net(path)
     check_alone_and_beside(path, deterministic=is_deterministic_only("Q4_K"))
-    check_come_and_go(path, deterministic=is_deterministic_only("Q4_K"))
 
 
-def check_come_and_go(path: Path, *, deterministic: bool) -> None:
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "delta net": write_delta_net,
+    "attention": partial(fixtures.write_tiny_llama, quantize=False),
+    "sliding": partial(fixtures.write_tiny_sliding, quantize=False),
+    "recurrent": partial(fixtures.write_tiny_recurrent, quantize=False),
+    "hybrid": partial(fixtures.write_tiny_hybrid, quantize=False),
+}
+IN_CHUNKS = frozenset({"recurrent", "hybrid"})
+"""llama.cpp computes these states in chunks of the prompt, whose borders change the last bits."""
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_answers_are_as_alone_while_sequences_come_and_go(tmp_path: Path, kind: str) -> None:
     """Requests come at any step of others and leave them at any, so that the places of their states change."""
+    path = tmp_path / "model.gguf"
+    WRITERS[kind](path)
+    deterministic = kind == "delta net" and is_deterministic_only("Q4_K")
     fields: dict[str, Any] = {**SETTINGS["small-batches"], "threads": 1, "deterministic": deterministic}
     random_ = random.Random(8)
 
     def questions(round_: int) -> list[EngineRequest]:
-        return [
-            generate(
-                words(random.Random(size), size),
-                max_tokens=12,
-                return_tokens=True,
-                logprobs=3,
-                cache_salt=f"{round_}-{size}",
-            )
-            for size in (1, 12, 60)
-        ]
+        texts = [words(random.Random(size), size) for size in (1, 12, 60)]
+        asked: dict[str, Any] = {"max_tokens": 12, "return_tokens": True, "logprobs": 3}
+        return [generate(text, cache_salt=f"{round_}-{text}", **asked) for text in texts]
 
     with running_worker(path, **fields) as worker:
         alone = answers(worker, questions(0))
     with running_worker(path, **fields) as worker:
         for round_ in range(1, 25):
-            asked_now = questions(round_)
-            everybody = [*asked_now, *load(round_)[:6]]
+            ours = questions(round_)
+            everybody = [*ours, *load(round_)[:6]]
             random_.shuffle(everybody)
             for number, request in enumerate(everybody, 1):
                 worker.send(request)
@@ -190,7 +202,21 @@ def check_come_and_go(path: Path, *, deterministic: bool) -> None:
                     if not all(worker.results[sent.id].is_over for sent in everybody[:number]):
                         worker.advance()
             worker.until(*everybody)
-            assert [bits(worker.results[request.id].choice) for request in asked_now] == alone
+            found = [bits(worker.results[request.id].choice) for request in ours]
+            if kind in IN_CHUNKS:
+                assert [is_close(*pair) for pair in zip(found, alone, strict=True)] == [True] * len(ours)
+            else:
+                assert found == alone
+
+
+def is_close(one: Answer, other: Answer) -> bool:
+    """Whether tokens are equally likely up to the first that differs, which was as likely as its rival."""
+    for mine, theirs in zip(one, other, strict=False):
+        if mine[1] != pytest.approx(theirs[1], abs=5e-3):
+            return False
+        if mine[0] != theirs[0]:
+            return True
+    return True
 
 
 def check_alone_and_beside(path: Path, *, deterministic: bool) -> None:
