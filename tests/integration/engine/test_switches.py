@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.ipc.messages import EngineRequest
+from jan_serve.ipc.messages import AbortRequest, EngineRequest
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, running_worker
 
@@ -33,11 +33,12 @@ def queued(worker: Worker, requests: list[EngineRequest], choices: int) -> list[
         worker.advance()
     worker.send(*requests)
     while any(worker.results[request.id].accepted is None for request in requests):
-        if any(choice.finished for choice in worker.results[running.id].choices.values()):
-            raise TooLate
         worker.advance()
-    worker.until(running, *requests)
-    return [text for request in (running, *requests) for text in worker.results[request.id].texts]
+    worker.send(AbortRequest(running.id))
+    worker.until(*requests)
+    if any(choice.finished for choice in worker.results[running.id].choices.values()):
+        raise TooLate
+    return [worker.results[request.id].text for request in requests]
 
 
 def together(worker: Worker) -> list[str]:
@@ -156,11 +157,19 @@ def test_parts_are_counted_as_often_as_they_happen(llama: Worker) -> None:
 
 
 def test_who_comes_beside_a_running_sequence_joins_it(llama: Worker) -> None:
-    before = llama.stats().prefill_steps.join
-    first = generate("the first one", max_tokens=400, ignore_eos=True)
-    others = [generate(f"short {n}", max_tokens=1) for n in range(7)]
-    llama.run(first, *others, generate("another that waits for a slot", max_tokens=1))
+    before, was_beside = llama.stats().prefill_steps.join, False
+    for number in range(20):
+        first = generate(f"the first one, {number}", max_tokens=400, ignore_eos=True)
+        llama.send(first)
+        while not llama.results[first.id].choices:
+            llama.advance()
+        llama.run(generate(f"another that comes later, {number}", max_tokens=1))
+        was_beside = not llama.results[first.id].is_over
+        llama.until(first)
+        if was_beside:
+            break
     after = llama.stats().prefill_steps.join
+    assert was_beside
     assert sum(after.counts) > sum(before.counts)
     assert after.seconds > before.seconds
 

@@ -17,9 +17,10 @@ from urllib.parse import quote
 import pytest
 
 from jan_serve.resources import builtin_model
-from tests.integration.http.support import COMPLETIONS, LONG_CTX, serving_models
+from tests.integration.http.support import COMPLETIONS, LONG_CTX, serving_models, workers_of
 from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
+from tests.support.served import Served
 
 NAMES = ("read_file", "write_file", "run_command")
 HI = [{"role": "user", "content": "Hi"}]
@@ -153,19 +154,56 @@ def is_writing(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def a_long_answer(folder: Path, model: Path, parallel: int) -> Generator[tuple[str, Future[str]]]:
+def a_long_answer(folder: Path, model: Path, parallel: int) -> Generator[tuple[Served, Future[str]]]:
     """A server that is writing 3000 tokens to a short prompt, and the id of that request once it has its answer."""
     flags = ("--parallel", str(parallel), "--n-ctx", str(LONG_CTX))
     with serving_models(folder, model, flags=flags) as served, ThreadPoolExecutor(1) as pool:
         body = {"prompt": "short", "max_tokens": 3000, "ignore_eos": True}
         writer = pool.submit(ask, served.url(), COMPLETIONS, body, model.stem)
         wait_until(lambda: is_writing(served.url()))
-        yield served.url(), writer
+        yield served, writer
 
 
-def together(works: Sequence[Callable[[], str]]) -> list[str]:
+Works = Callable[[str], Sequence[Callable[[], str]]]
+
+
+def asked_beside(folder: Path, model: Path, parallel: int, works: Works) -> tuple[list[list[str]], list[str]]:
+    """Causes of the requests that these works send while a long answer is written, and those of that answer.
+
+    Where most of it was written before they came, all begins again.
+    """
+    for number in range(5):
+        with a_long_answer(folder / str(number), model, parallel) as (served, writer):
+            names, written = sent_beside(served, works(served.url()), writer)
+            if written is not None and written < 2000:
+                found = [codes(served.url(), name) for name in names]
+                return found, codes(served.url(), writer.result())
+    raise AssertionError("the answer was over each time before the others came")
+
+
+def sent_beside(
+    served: Served, works: Sequence[Callable[[], str]], writer: Future[str]
+) -> tuple[list[str], int | None]:
+    """The ids, and how many tokens the answer had when all had come; None if it was over.
+
+    The worker stands still until then.
+    """
+    [worker] = workers_of(served)
+    worker.suspend()
     with ThreadPoolExecutor(len(works)) as pool:
-        return [each.result() for each in [pool.submit(work) for work in works]]
+        try:
+            answers = [pool.submit(each) for each in works]
+            wait_until(lambda: writer.done() or len(open_requests(served.url())) > len(works))
+            rows = open_requests(served.url())
+        finally:
+            worker.resume()
+        names = [each.result() for each in answers]
+    return names, max(row["completion_tokens"] for row in rows) if len(rows) > len(works) else None
+
+
+def open_requests(url: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = get(url, "/extras/requests").json()["data"]
+    return [each for each in rows if each["state"] not in ("done", "failed", "cancelled")]
 
 
 ONE_SLOT = ("--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
@@ -248,10 +286,12 @@ def test_a_cold_compile(url: str, dialect: Dialect) -> None:
 
 def test_a_long_answer_before_it(tmp_path: Path, exact_llama: Path) -> None:
     """One slot: requests of all dialects wait for it."""
-    with a_long_answer(tmp_path, exact_llama, parallel=1) as (url, _):
-        asks = [partial(ask, url, *dialect(Chat("queue", HI)), exact_llama.stem) for dialect in DIALECTS]
-        names = together(asks)
-        assert ["queue" in codes(url, name) for name in names] == [True] * len(DIALECTS)
+
+    def works(url: str) -> list[Callable[[], str]]:
+        return [partial(ask, url, *dialect(Chat("queue", HI)), exact_llama.stem) for dialect in DIALECTS]
+
+    found, _ = asked_beside(tmp_path, exact_llama, 1, works)
+    assert ["queue" in each for each in found] == [True] * len(DIALECTS)
 
 
 def test_the_cache_had_lost_it(tmp_path: Path) -> None:
@@ -270,9 +310,11 @@ def test_the_cache_had_lost_it(tmp_path: Path) -> None:
 
 
 def test_a_long_neighbour(tmp_path: Path, exact_llama: Path) -> None:
-    with a_long_answer(tmp_path, exact_llama, parallel=4) as (url, writer):
-        ask(url, COMPLETIONS, {"prompt": "other words " * 150, "max_tokens": 1}, exact_llama.stem)
-        assert "long_neighbour" in codes(url, writer.result())
+    body = {"prompt": "other words " * 150, "max_tokens": 1}
+    _, found = asked_beside(
+        tmp_path, exact_llama, 4, lambda url: [partial(ask, url, COMPLETIONS, body, exact_llama.stem)]
+    )
+    assert "long_neighbour" in found
 
 
 def test_another_key_sees_nothing(tmp_path: Path) -> None:
