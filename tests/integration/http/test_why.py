@@ -155,10 +155,10 @@ def is_writing(url: str) -> bool:
 
 @contextlib.contextmanager
 def a_long_answer(folder: Path, model: Path, parallel: int) -> Generator[tuple[Served, Future[str]]]:
-    """A server that is writing 3000 tokens to a short prompt, and the id of that request once it has its answer."""
+    """A server that is writing 6000 tokens to a short prompt, and the id of that request once it has its answer."""
     flags = ("--parallel", str(parallel), "--n-ctx", str(LONG_CTX))
     with serving_models(folder, model, flags=flags) as served, ThreadPoolExecutor(1) as pool:
-        body = {"prompt": "short", "max_tokens": 3000, "ignore_eos": True}
+        body = {"prompt": "short", "max_tokens": 6000, "ignore_eos": True}
         writer = pool.submit(ask, served.url(), COMPLETIONS, body, model.stem)
         wait_until(lambda: is_writing(served.url()))
         yield served, writer
@@ -310,7 +310,7 @@ def test_the_cache_had_lost_it(tmp_path: Path) -> None:
 
 
 def test_a_long_neighbour(tmp_path: Path, exact_llama: Path) -> None:
-    body = {"prompt": "other words " * 150, "max_tokens": 1}
+    body = {"prompt": "other words " * 1000, "max_tokens": 1}
     _, found = asked_beside(
         tmp_path, exact_llama, 4, lambda url: [partial(ask, url, COMPLETIONS, body, exact_llama.stem)]
     )
