@@ -23,6 +23,8 @@ from benchmarks import (
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
+from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.store.memory_bandwidth import memory_bandwidth
 
 SCHEMA = {
     "type": "object",
@@ -53,10 +55,14 @@ class Row:
 
 
 def one_stream(server: Running, seed: int) -> Figures:
-    """One client of a server with a loaded model; greedy."""
+    """One client of a server with a loaded model; greedy. `bandwidth_share`: of the memory's, as measured here."""
     burst(server.base, [Job(words(seed + 999, 5), 1)])
     outcome = burst(server.base, [Job(words(seed, 20), 64)])
-    return {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
+    figures = {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
+    if server.model is not None:
+        rate = 1e3 * read_model_file(server.model).parts.bytes_per_token / outcome.between_ms
+        figures["bandwidth_share"] = rate / memory_bandwidth()
+    return figures
 
 
 def one_stream_beside_programs(server: Running, seed: int) -> Figures:

@@ -43,6 +43,7 @@ class Running:
     ready_s: float
     restart: Callable[[], None] | None = None
     """Restart it with its files on disk; `ready_s` is the new one's."""
+    model: Path | None = None
 
     def n_ctx(self) -> int | None:
         """The longest sequence in tokens, from llama-server's /props; None if the server has none."""
@@ -159,7 +160,7 @@ def started(command: Command, model: Path) -> Iterator[Running]:
 
         try:
             process, ready_s = start()
-            server = Running(command.name, base, process, ready_s, restart)
+            server = Running(command.name, base, process, ready_s, restart, model)
             yield server
         finally:
             _end(processes[-1])

@@ -45,7 +45,7 @@ class Workload:
         v_bytes = BYTES_PER_ELEMENT.get(context.type_v, 2.0)
         cell = [layer.k_elements * k_bytes + layer.v_elements * v_bytes for layer in parts.layers]
         state = [4 * layer.state_elements * context.n_seqs * context.n_states for layer in parts.layers]
-        share = parts.n_expert_used / parts.n_expert if parts.n_expert else 1.0
+        share = parts.share_of_experts
         tokens = min(context.n_ctx, _TYPICAL_TOKENS)
         self._dense = _sums([*(layer.dense for layer in parts.layers), parts.output_bytes])
         self._experts = _sums([*(layer.experts for layer in parts.layers), 0])

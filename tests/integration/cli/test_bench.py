@@ -31,6 +31,10 @@ def test_it_measures_and_remembers(
         assert min(here["writes"].values()) > 0
         assert here["memory"] > 0
         assert here["bandwidth_share"] > 0
+        (listed,) = get(url, "/models").json()["data"]
+        assert here["bandwidth_share"] == pytest.approx(
+            listed["memory"]["read_per_token"] * here["writes"]["1"] / here["bandwidth"]
+        )
         assert main(["bench", "--clients", "2", "--url", url, "--against", url]) == 0
         printed = capsys.readouterr().out
     assert url in printed

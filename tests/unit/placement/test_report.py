@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.core.models.placement import DeviceShare
+from jan_serve.core.models.placement import DeviceShare, LayerParts, ModelParts
 from jan_serve.placement.report import advice, lines
 
 GIB = 1 << 30
@@ -62,3 +62,16 @@ def test_the_network_is_named() -> None:
 
 def test_a_machine_without_accelerators_gets_no_advice() -> None:
     assert advice((part("CPU", "cpu", first=0, last=7, output=True),)) == []
+
+
+def test_a_token_reads_the_experts_that_work_for_it() -> None:
+    parts = ModelParts(
+        layers=(LayerParts(100), LayerParts(10, experts=800)),
+        input_bytes=70,
+        output_bytes=70,
+        tied_output=True,
+        n_expert=8,
+        n_expert_used=2,
+        pinned=(("CUDA0", 5),),
+    )
+    assert parts.bytes_per_token == 100 + 10 + 200 + 70 + 5

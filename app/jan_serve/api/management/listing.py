@@ -168,6 +168,7 @@ def _memory(state: ModelStatus | None) -> wire.Memory | None:
     return {
         "total": state.taken_bytes,
         "weights": facts.size_bytes if facts is not None else None,
+        "read_per_token": (facts.bytes_per_token or None) if facts is not None else None,
         "kv_cache": facts.kv_bytes if facts is not None else None,
         "resident": (state.stats.rss_bytes or None) if facts is not None else None,
     }

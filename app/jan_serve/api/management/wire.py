@@ -68,11 +68,13 @@ class Status(TypedDict):
 class Memory(TypedDict):
     """Bytes. total: in the memory budget, estimated while it loads. The others are null until it is loaded.
 
-    weights: of the tensors. kv_cache: of the whole context. resident: of the worker process, at its last pulse.
+    weights: of the tensors. read_per_token: weights that a token reads, so only the experts that work for it. kv_cache:
+    of the whole context. resident: of the worker process, at its last pulse.
     """
 
     total: int
     weights: int | None
+    read_per_token: int | None
     kv_cache: int | None
     resident: int | None
 

@@ -127,7 +127,7 @@ def _measured(
 ) -> Speed:
     """facts: of a model on this machine; None for another server."""
     memory: Mapping[str, Any] = (facts or {}).get("memory") or {}
-    weights: int | None = memory.get("weights") or (facts or {}).get("size_bytes")
+    read: int | None = memory.get("read_per_token") if facts and facts.get("device") == "CPU" else None
     lengths = [length for length in _LENGTHS if length + _ROOM <= n_ctx] or [n_ctx - _ROOM]
     bar = ProgressBar(output, name, "Measuring {task.description}")
     steps = len(lengths) + 2 * _RUNS
@@ -155,7 +155,7 @@ def _measured(
         writes=writes,
         memory=memory.get("resident"),
         bandwidth=bandwidth,
-        bandwidth_share=weights * writes[1] / bandwidth if weights and bandwidth else None,
+        bandwidth_share=read * writes[1] / bandwidth if read and bandwidth else None,
     )
 
 

@@ -41,6 +41,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
     modalities: what it reads beside text (vision, audio). audio_rate: of its sound, in samples a second; 0 if it hears
     none. projector_fault: why its projector cannot be used; empty if it can, or if there is none.
+    bytes_per_token: weights that each token reads; 0 if unknown.
     weights: a digest of samples of its files, the projector's too; empty if they cannot be read.
     grows_to: the longest context that a long prompt may make of it; 0 if it does not grow.
     """
@@ -69,6 +70,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     chat_templates: dict[str, str]
     metadata: dict[str, str]
     kv_bytes: int = 0
+    bytes_per_token: int = 0
     load_seconds: float = 0.0
     adapters: tuple[AdapterFacts, ...] = ()
     score_labels: tuple[str, ...] = ()

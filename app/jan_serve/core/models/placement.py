@@ -62,6 +62,18 @@ class ModelParts(msgspec.Struct, frozen=True):
             + sum(size for _, size in self.pinned)
         )
 
+    @property
+    def share_of_experts(self) -> float:
+        """Of a mixture's experts, those that a token reads."""
+        return self.n_expert_used / self.n_expert if self.n_expert else 1.0
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Weights that each token reads."""
+        dense = sum(layer.dense for layer in self.layers) + self.output_bytes
+        dense += sum(size for _, size in self.pinned)
+        return dense + round(self.share_of_experts * sum(layer.experts for layer in self.layers))
+
 
 SplitMode = Literal["none", "layer", "row"]
 

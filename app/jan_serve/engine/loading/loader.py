@@ -383,6 +383,7 @@ def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, weights: str, load_se
         chat_templates=model.chat_templates(),
         metadata=model.metadata(),
         kv_bytes=0 if opened.only_embeds else sizes.n_ctx * kv_bytes_per_token(opened.settings),
+        bytes_per_token=opened.settings.parts.bytes_per_token,
         load_seconds=load_seconds,
         adapters=opened.adapters.facts,
         score_labels=model.score_labels() if pooling == "rank" else (),

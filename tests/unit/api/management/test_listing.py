@@ -75,7 +75,7 @@ def test_a_model_that_was_never_requested() -> None:
 def test_a_model_in_memory() -> None:
     loaded = state(
         "ready",
-        facts=fake_facts(size_bytes=50, kv_bytes=20, device="CUDA0"),
+        facts=fake_facts(size_bytes=50, kv_bytes=20, bytes_per_token=45, device="CUDA0"),
         stats=EngineStats(rss_bytes=60),
         taken_bytes=100,
         leases=2,
@@ -88,17 +88,35 @@ def test_a_model_in_memory() -> None:
     assert (entry["running"], entry["queued"], entry["ttl_s"]) == (2, 1, 12.3)
     assert (entry["pinned"], entry["group"], entry["parallel"], entry["device"]) == (True, "g", 4, "CUDA0")
     assert (entry["context_length"], entry["max_model_len"]) == (512, 512)
-    assert entry["memory"] == {"total": 100, "weights": 50, "kv_cache": 20, "resident": 60}
+    assert entry["memory"] == {
+        "total": 100,
+        "weights": 50,
+        "read_per_token": 45,
+        "kv_cache": 20,
+        "resident": 60,
+    }
 
 
 def test_resident_memory_that_was_not_measured_is_unknown() -> None:
     [entry] = model_list([ON_DISK], [state("ready", facts=fake_facts(), taken_bytes=100)])["data"]
-    assert entry["memory"] == {"total": 100, "weights": 1, "kv_cache": 0, "resident": None}
+    assert entry["memory"] == {
+        "total": 100,
+        "weights": 1,
+        "read_per_token": None,
+        "kv_cache": 0,
+        "resident": None,
+    }
 
 
 def test_memory_of_a_model_that_loads_is_an_estimate() -> None:
     [entry] = model_list([ON_DISK], [state("loading", taken_bytes=100)])["data"]
-    assert entry["memory"] == {"total": 100, "weights": None, "kv_cache": None, "resident": None}
+    assert entry["memory"] == {
+        "total": 100,
+        "weights": None,
+        "read_per_token": None,
+        "kv_cache": None,
+        "resident": None,
+    }
 
 
 def test_downloads_follow_the_models_unless_they_replace_one() -> None:
