@@ -55,11 +55,14 @@ class Row:
 
 
 def one_stream(server: Running, seed: int) -> Figures:
-    """One client of a server with a loaded model; greedy. `bandwidth_share`: of the memory's, as measured here."""
+    """One client of a server with a loaded model; greedy.
+
+    `bandwidth_share`: of the memory's, as measured here; not there if all tokens came together.
+    """
     burst(server.base, [Job(words(seed + 999, 5), 1)])
     outcome = burst(server.base, [Job(words(seed, 20), 64)])
     figures = {"between_ms": outcome.between_ms, "first_ms": outcome.first_ms}
-    if server.model is not None:
+    if server.model is not None and outcome.between_ms:
         rate = 1e3 * read_model_file(server.model).parts.bytes_per_token / outcome.between_ms
         figures["bandwidth_share"] = rate / memory_bandwidth()
     return figures
