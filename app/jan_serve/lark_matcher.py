@@ -13,7 +13,7 @@ MAX_GRAMMAR_SIZE: Final = 100_000
 """Symbols in its rules, as llguidance counts them: a fifth of its default. It takes about 13 µs of a CPU for each."""
 
 MAX_TERMINAL_WORK: Final = 4_000_000
-"""To find out which terminals have texts, in llguidance's measure: four times its default, 0.15 s of a CPU."""
+"""Work to find out which terminals have texts, in llguidance's measure: four times its default, 0.15 s of a CPU."""
 
 # llguidance's messages for its limits, reworded for the author of the grammar.
 _REASONS: Final = {
@@ -23,7 +23,7 @@ _REASONS: Final = {
     "too many states": "more states of its terminals than the limit",
 }
 _TOO_LARGE: Final = ("too big", "panic")
-"""In its messages for its limits while it compiles. It has no other word for more symbols than 16 bits count."""
+"""Words of llguidance for its limits while it compiles. It has no other one for more symbols than 16 bits count."""
 
 
 def made_matcher(tokenizer: Any, lark: str) -> Any:

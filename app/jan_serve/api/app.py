@@ -88,7 +88,7 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {
     "logs": False,
     "auto_configure": False,
 }
-"""For FastAPI: requests stay on this machine, whatever exporters the environment names."""
+"""Options of FastAPI: requests stay on this machine, whatever exporters the environment names."""
 
 
 class AppParts(msgspec.Struct, frozen=True):

@@ -28,7 +28,6 @@ RATES: Final = (4_000, 192_000)
 """The least and the largest number of samples a second."""
 
 MAX_SOUNDS: Final = 8
-"""Sounds in one request."""
 
 MAX_AMPLITUDE: Final = 1_000.0
 """Highest sample in floating point, whose full scale is 1: larger ones overflow in the encoder."""
@@ -48,9 +47,9 @@ _MP3_KBITS: Final = {
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
-"""By whether it is MPEG 1. The first one means a rate of the encoder's own."""
+"""kbit/s for MPEG 1 (True) and others. The first one means a rate of the encoder's own."""
 _MP3_RATES: Final = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
-"""By version: MPEG 1, 2, 2.5."""
+"""Samples a second by version: MPEG 1, 2, 2.5."""
 
 
 class AudioHeader(NamedTuple):

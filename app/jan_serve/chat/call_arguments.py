@@ -26,7 +26,7 @@ class ReadArguments(NamedTuple):
 
 
 def object_arguments(text: str) -> dict[str, Any]:
-    """The values of `read_arguments`."""
+    """The arguments of a call as an object, read by `read_arguments`."""
     return read_arguments(text).values
 
 

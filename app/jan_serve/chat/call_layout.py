@@ -36,7 +36,7 @@ Parts = tuple[str | Slot, ...]
 
 
 class JsonArguments(msgspec.Struct, frozen=True):
-    """One JSON object."""
+    """The arguments of a call as one JSON object."""
 
 
 class TaggedArguments(msgspec.Struct, frozen=True):

@@ -140,7 +140,7 @@ def render_prompt(request: RenderRequest) -> str:
 
 
 def rendered_chat(request: RenderRequest) -> RenderedChat:
-    """As `render_prompt`, with the form in which the template writes calls."""
+    """A prompt as of `render_prompt`, with the form in which the template writes calls."""
     form = _call_form(request.template) if request.template and request.prompt.tools else None
     return RenderedChat(render_prompt(request), form, _warnings(request.prompt.messages))
 

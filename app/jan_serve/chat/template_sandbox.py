@@ -28,7 +28,7 @@ MAX_OUTPUT_CHARS: Final = 16 << 20
 """About twice the default limit of a request body: templates add markers, they do not multiply."""
 
 MAX_WORDS_CHARS: Final = 2000
-"""Of a template's own words in an error."""
+"""Most characters of a template's own words in an error."""
 
 _ALLOWED_GLOBALS: Final = ("range", "dict", "namespace")
 _ALLOWED_CHANGES: Final = {list: ("append", "extend", "insert", "pop"), dict: ("update", "pop", "setdefault")}

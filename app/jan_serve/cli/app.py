@@ -194,7 +194,7 @@ COMMANDS: Final = {
         "Serve with the settings in the first line of standard input, until its end. Prints the address.",
     ),
 }
-"""By name, in the order of the help."""
+"""Commands by name, in the order of the help."""
 
 HABITS: Final = {
     "list": "ls",

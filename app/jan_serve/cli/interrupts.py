@@ -11,7 +11,7 @@ from collections.abc import Generator
 from types import FrameType
 
 INTERRUPTED = 130
-"""The exit status."""
+"""Exit status of a program that an interrupt has ended."""
 
 
 @contextlib.contextmanager

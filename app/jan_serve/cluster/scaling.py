@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 USED_SHARE = 0.7
-"""Of the slots: the rest takes what comes until another server has started."""
+"""Share of the slots in use: the rest takes what comes until another server has started."""
 OPEN_REQUESTS = "open_requests"
 SLOTS = "slots"
 

@@ -101,7 +101,7 @@ _LOG = "Logging"
 PANELS: Final = (
     _SERVER, ACCESS_PANEL, FLEET_PANEL, _LIMITS, _STORE, MODEL_PANEL, MEMORY_PANEL, _WATCH, _LOG
 )  # fmt: skip
-"""In display order, before those of dialects."""
+"""Groups of settings in display order, before those of dialects."""
 
 
 class Settings(ModelOptions, AccessOptions, FleetOptions):

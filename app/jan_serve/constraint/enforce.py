@@ -73,7 +73,7 @@ class Enforced(NamedTuple):
     translate: Translate
 
     def compiled(self) -> CompiledGrammar:
-        """For the engine."""
+        """What the engine needs of it."""
         return CompiledGrammar(self.lark.text, self.lark.specials, self.uniqueness)
 
     def piece(self) -> GrammarPiece:

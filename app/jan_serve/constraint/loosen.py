@@ -47,7 +47,7 @@ class Change(NamedTuple):
         return f"with `{self.becomes}` in place of {where}" if self.becomes else f"without {where}"
 
     def warning(self, reason: str) -> str:
-        """For the author of a schema that is enforced with this change."""
+        """A warning for the author of a schema that is enforced with this change."""
         what = f"enforced as `{self.becomes}`" if self.becomes else "not enforced"
         return f"`{self.keyword}` at {self.pointer or '/'} is {what}: {reason}"
 

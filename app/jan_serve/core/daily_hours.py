@@ -10,7 +10,7 @@ _FORM: Final = re.compile(r"([01]?\d|2[0-3])(?::([0-5]\d))?-([01]?\d|2[0-3])(?::
 
 
 class DailyHours(NamedTuple):
-    """From `start` to before `end`, over midnight if that is earlier. The whole day if both are the same."""
+    """Hours from `start` to before `end`, over midnight if that is earlier. The whole day if both are the same."""
 
     start: time
     end: time

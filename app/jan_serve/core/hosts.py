@@ -33,6 +33,6 @@ def is_everywhere(host: str) -> bool:
 
 
 def url_of_host(host: str, port: int) -> str:
-    """For clients on this machine."""
+    """The URL at which clients on this machine reach a host."""
     host = _LOOPBACK_OF.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -22,7 +22,7 @@ import msgspec
 from jan_serve.errors import InvalidState
 
 ASKED: Final = b"x-jan-serve-transcript"
-"""Of a request: see Asked."""
+"""Header of a request: see Asked."""
 RECORDED: Final = b"x-jan-serve-records"
 """Of an answer whose body is records: the model's weights, and in hex what keeps its client's connection alive, if
 anything does."""
@@ -153,7 +153,7 @@ def random_hex(size: int) -> str:
 
 
 def random_uuid() -> uuid.UUID:
-    """As `random_hex`."""
+    """A UUID of the bytes of `random_hex`."""
     return uuid.UUID(hex=random_hex(16), version=4)
 
 

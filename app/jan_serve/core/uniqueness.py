@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 NOWHERE: Final = -1
-"""In place of the number of a location or set: nothing is compared there or below."""
+"""Stands for the number of a location or set: nothing is compared there or below."""
 
 
 class Automaton(msgspec.Struct, frozen=True):

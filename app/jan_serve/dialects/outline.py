@@ -126,5 +126,5 @@ class Outline(msgspec.Struct, frozen=True):
 
 
 def routes(*patterns: str) -> tuple[Route, ...]:
-    """Plain routes for POST."""
+    """Routes of POST without further facts."""
     return tuple(Route(pattern) for pattern in patterns)

@@ -62,4 +62,4 @@ DIALECTS: Final[tuple[DialectFactory, ...]] = (
     _plain(outlines.RERANK, _rerank),
     _plain(outlines.DECISIONS, _decisions),
 )
-"""In route order: the first dialect that has a path serves it."""
+"""Dialects in the order of their routes: the first one that has a path serves it."""

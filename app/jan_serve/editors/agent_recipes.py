@@ -24,7 +24,7 @@ from jan_serve.editors.yaml_file import set_keys
 
 
 def _models(facts: ServerFacts) -> list[dict[str, Any]]:
-    """As Pi lists models, and the agents that are made of it."""
+    """Models as Pi lists them, and the agents that are made of it."""
     return [
         {
             "id": model.name,

@@ -145,4 +145,4 @@ LAUNCHES: Final[dict[str, Launch]] = {
     "aider": Launch("aider", 8_192, _aider),
     "open-webui": Launch("open-webui", 4_096, _open_webui),
 }
-"""By the program's name in RECIPES."""
+"""Launches by the program's name in RECIPES."""

@@ -11,7 +11,7 @@ import msgspec
 
 PROVIDER: Final = "jan-serve"
 AGENT_HEADERS: Final = {"x-jan-serve-stop-loops": "end"}
-"""Of agents, which run unwatched: an answer that repeats itself ends."""
+"""Headers of agents, which run unwatched: an answer that repeats itself ends."""
 
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
 NO_KEY: Final = "none"

@@ -220,7 +220,7 @@ class Sequence(msgspec.Struct, eq=False):
 
     @property
     def client(self) -> str:
-        """Whose sequence it is; see `core.caller`."""
+        """The client whose sequence it is; see `core.caller`."""
         return self.request.client
 
     @property

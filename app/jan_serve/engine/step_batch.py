@@ -57,7 +57,7 @@ class InterruptibleDecode:
                 context.abort_flag.clear()
 
     def embeds(self, request_id: int, uses: Sequence[AdapterUse], phase: PhaseClock) -> Decode:
-        """For the batches of one request, beside the step's. Blocks; raises EngineFailure."""
+        """A decode of one request's batches, beside the step's. It blocks, and raises EngineFailure."""
 
         def decode(context: LlamaContext, batch: Batch) -> bool:
             phase.enter("embed")

@@ -32,5 +32,5 @@ class Waits:
             waiting[key].others_ns += round(seconds * 1e9)
 
     def seconds(self, state: RequestState) -> float:
-        """Since `begin`."""
+        """Seconds since `begin`."""
         return max(0, state.others_ns + self._reading_ns) / 1e9

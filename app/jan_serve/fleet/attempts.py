@@ -50,10 +50,10 @@ class RetryBudget:
 MAX_REACHED: Final = 3
 """Nodes that get the request: it may be what ends them."""
 MAX_ASKED: Final = 16
-"""With those where nobody took the connection, which cost nothing but time."""
+"""Most nodes asked, with those where nobody took the connection, which cost nothing but time."""
 PATIENCE_S: Final = 60.0
 _PATIENCE: Final = 5.0
-"""Times what is expected."""
+"""A node is left after this multiple of the expected time."""
 _LOOK_S: Final = 5.0
 
 

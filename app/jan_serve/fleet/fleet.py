@@ -17,7 +17,7 @@ from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strat
 MAX_NODES: Final = 10_000
 RETRY_AFTER_S: Final = 5.0
 _CLOCK_S: Final = 1.0
-"""By which two machines may differ within a pause between probes."""
+"""Seconds by which two machines may differ within a pause between probes."""
 
 
 class FleetFull(Unavailable):

@@ -90,7 +90,7 @@ class WorkRate:
 
 
 MAX_LATENCIES: Final = 15
-"""Of finished requests, as in LMDeploy."""
+"""Latencies kept of finished requests, as in LMDeploy."""
 
 
 class Role(IntEnum):

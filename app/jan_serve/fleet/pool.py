@@ -11,7 +11,7 @@ from typing import Final
 from jan_serve.fleet.node import Node
 
 _POINTS: Final = 8
-"""Of a node on the ring: evens out the shares of nodes."""
+"""Points of a node on the ring, which even out the shares of nodes."""
 
 
 class Pool:

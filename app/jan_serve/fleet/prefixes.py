@@ -71,7 +71,7 @@ def prompt_keys(salt: bytes, scope: str, parts: Iterable[bytes]) -> PromptKeys:
 
 MAX_ENTRIES: Final = 100_000
 MAX_HOLDERS: Final = 32
-"""Of one prefix: a prompt that everybody has needs no more to be found."""
+"""Most holders kept of one prefix: a prompt that everybody has needs no more to be found."""
 
 _Holders = CacheEpoch | dict[CacheEpoch, None]
 """Most prefixes have one holder; more are in the order of their last use."""

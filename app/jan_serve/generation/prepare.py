@@ -205,7 +205,6 @@ class RequestPreparer:
         return (await client.ask(_count_request(found))).tokens
 
     async def fetched(self, prompt: PartsPrompt, client: EngineClient) -> PartsPrompt:
-        """See MediaReader.fetched."""
         return msgspec.structs.replace(prompt, parts=await self._media.fetched(prompt.parts, client))
 
     async def _chat_pieces(
@@ -266,7 +265,6 @@ class RequestPreparer:
         return error
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
-        """See GrammarCache.explain."""
         return await self._grammars.explain(constraint)
 
     def _plan(self, prompt: ChatPrompt, client: EngineClient, requested: str | None) -> ChatPlan:

@@ -21,7 +21,7 @@ from jan_serve.core.trace import Difference, PromptParts, RequestTrace, Sign
 _KEPT: Final = 512
 """Prompts of all models and clients."""
 _SEARCHED_PROMPTS: Final = 32
-"""Of one client: so many are searched for parts of a prompt that goes on where none ended."""
+"""Prompts of a client that are searched for parts of one that goes on where none ended."""
 _MAX_LINES: Final = 4096
 """Further lines of a text count as one, and each further message as one line."""
 _MAX_MESSAGES: Final = 4096
@@ -42,7 +42,7 @@ _SIGNS: Final[tuple[tuple[Sign, str], ...]] = (
         rf"|\b{_MONTH}[a-z]* \d|\b\d\d?\.? {_MONTH}",
     ),
 )
-"""In the order in which they are looked for."""
+"""What a line may hold that changes by itself, in the order in which it is looked for."""
 _SIGNED_ROLES: Final = frozenset({"system", "developer", "user"})
 """Clients write such lines into messages of these roles. Others, as results of tools, are one line."""
 

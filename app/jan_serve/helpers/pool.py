@@ -45,7 +45,7 @@ class FairSlots:
         self._clock = clock
         self._numbers = count()
         self._waiting: OrderedDict[str, list[_Entry]] = OrderedDict()
-        """By client, in the order of their turns: heaps of what waits."""
+        """Heaps of what waits by client, in the order of their turns."""
 
     async def take(self, client: str, size: int) -> None:
         """Wait for a place, which `leave` gives back. size: bytes of the request. Cancelling the call gives it up."""

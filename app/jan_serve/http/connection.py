@@ -25,7 +25,7 @@ MAX_CONNECTIONS: Final = 1000
 
 
 def connection_limit() -> int:
-    """At most half of the file descriptors that the process may open: models, helpers and files need the others."""
+    """Half of the file descriptors that the process may open, at most: models, helpers and files need the others."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS
     import resource  # not on Windows

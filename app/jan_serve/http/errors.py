@@ -41,7 +41,7 @@ _MAX_KEY_CHARS: Final = 100
 _NEEDED: Final = ("missing", "union_tag_not_found")
 _NAME: Final = re.compile(r"'(\w+)'")
 _ELSEWHERE: Final = (("query",), ("path",), ("header",))
-"""Places without unions."""
+"""Places of fields outside the body, which have no unions."""
 
 _OBJECTS: Final = ("model_type", "model_attributes_type", "dict_type")
 
@@ -289,7 +289,7 @@ def _is_hidden(error: JanServeError) -> bool:
 
 
 def internal_problem() -> Problem:
-    """For an unexpected exception. Contains nothing of it."""
+    """The problem that stands for an unexpected exception. Contains nothing of it."""
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, JanServeError.code, INTERNAL_MESSAGE)
 
 

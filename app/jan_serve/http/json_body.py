@@ -90,4 +90,4 @@ class JsonRoute(APIRoute):
         return strict
 
     def check_body(self, body: bytes) -> None:
-        """For dialects with additional limits. Raises HttpError."""
+        """Check what a dialect limits further. Raises HttpError."""

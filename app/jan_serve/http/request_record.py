@@ -147,7 +147,7 @@ WARNING_HEADER: Final = "x-jan-serve-warning"
 """Names a part of the request that is enforced only partly. May occur several times."""
 
 STOP_LOOPS: Final = b"x-jan-serve-stop-loops"
-"""In place of the setting `stop_loops`, for clients that can send a header and no field."""
+"""Header in place of the setting `stop_loops`, for clients that can send no field."""
 
 _UNMATCHED: Final = "unmatched"
 _MAX_PATH_CHARS: Final = 80

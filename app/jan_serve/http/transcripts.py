@@ -113,7 +113,7 @@ def recording(scope: Scope, send: Send, ping: bytes, set_header: Callable[[str, 
 
 
 class _Recording:
-    """See `recording`."""
+    """Sends an answer as records; see `recording`."""
 
     def __init__(self, scope: Scope, send: Send, ping: bytes, transcript: Transcript) -> None:
         self._scope = scope

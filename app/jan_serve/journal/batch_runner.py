@@ -68,7 +68,7 @@ class BatchForm(Protocol):
 
 
 class Conditions(Protocol):
-    """What the server allows."""
+    """When lines of batches may run."""
 
     def places(self, model: str | None) -> int:
         """How many lines for this model may run at once."""
@@ -252,7 +252,7 @@ class BatchRunner:
             await asyncio.gather(*running.values(), return_exceptions=True)
 
     async def _wait(self, running: dict[int, asyncio.Task[None]]) -> None:
-        """For an answer, a change, or the time to look again. Raises what the answer of a line raised."""
+        """Wait for an answer, a change, or the time to look again. Raises what the answer of a line raised."""
         changed = asyncio.ensure_future(self._changed.wait())
         now = time.monotonic()
         ends = [hold.until - now for hold in self._holds.values() if hold.until > now]

@@ -142,7 +142,7 @@ class BatchTable:
         return await self._journal.run(work)
 
     async def page(self, owner: str, dialect: str, asked: PageRequest) -> tuple[list[Batch], bool]:
-        """With their counts. See read_page."""
+        """A page of batches with their counts; see `read_page`."""
         from jan_serve.journal.pages import read_page  # a server starts without it
 
         def work(db: sqlite3.Connection) -> tuple[list[Batch], bool]:

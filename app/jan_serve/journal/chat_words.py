@@ -7,7 +7,7 @@ from typing import Final
 
 _MAX_WORDS: Final = 16
 _BREAK: Final = "\u200b"
-"""Between words and invisible."""
+"""Stands between words, and is invisible."""
 _UNSPACED: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff])"

@@ -46,7 +46,7 @@ _VISIBLE = "(expires IS NULL OR expires > CAST(strftime('%s', 'now') AS INTEGER)
 
 
 def insert_file(db: sqlite3.Connection, file: StoredFile, content: bytes) -> None:
-    """Within a transaction."""
+    """Store a file, within a transaction."""
     row = (*msgspec.structs.astuple(file), content)
     db.execute(f"INSERT INTO files ({_COLUMNS}, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 

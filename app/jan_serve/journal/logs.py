@@ -47,7 +47,7 @@ _IS_OPEN: Final = (
 
 
 def find_log(db: sqlite3.Connection, work: Work) -> Log:
-    """Within a transaction."""
+    """The log of a work, within a transaction."""
     command = "SELECT weights, events FROM logs WHERE work = ? AND line = ? ORDER BY number"
     rows = db.execute(command, (work.id, work.line or 0)).fetchall()
     return Log(rows[0][0] if rows else "", b"".join(events for _, events in rows))

@@ -41,7 +41,7 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
         self._failed = False
 
     def _open(self) -> io.TextIOWrapper:
-        """For its owner alone: names of models and times of requests are nobody else's business."""
+        """Open it for its owner alone: names of models and times of requests are nobody else's business."""
         descriptor = os.open(self.baseFilename, _APPEND, 0o600)
         return io.TextIOWrapper(open(descriptor, "ab"), encoding=self.encoding, errors=self.errors)
 

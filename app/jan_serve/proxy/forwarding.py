@@ -349,7 +349,7 @@ class Forwarder:
         )
 
     def _follow(self, call: Call, failed: Sequence[Node], now: float) -> Assignment:
-        """At the node that has the response; at any one if it is not known, which says so in its own words."""
+        """Choose the node that has the response; if it is not known, any one, which says so in its own words."""
         found = _RESPONSE_PATH.match(call.path.partition("?")[0])
         node = self.fleet.find(self._sticky.get(found[1], "")) if found is not None else None
         if node is not None and node not in failed:

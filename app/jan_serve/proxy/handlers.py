@@ -49,7 +49,7 @@ class Handlers:
 
     @property
     def table(self) -> dict[str, dict[str, Handler]]:
-        """By path and method."""
+        """The handlers by path and method."""
         return {
             "/nodes/status": {"GET": self.nodes_status},
             "/nodes/add": {"POST": self.add},

@@ -26,7 +26,7 @@ MODELS_S: Final = 30.0
 FAILURES: Final = 2
 MAX_PAUSE_S: Final = 60.0
 _MAX_DOUBLINGS: Final = 16
-"""Of the pause: a node may fail so often that no float holds the power of two."""
+"""Most doublings of the pause: a node may fail so often that no float holds the power of two."""
 JITTER: Final = 0.2
 FORGET_S: Final = 24 * 3600.0
 _AT_ONCE: Final = 256

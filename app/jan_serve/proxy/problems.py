@@ -61,7 +61,7 @@ def envelopes() -> Envelopes:
 
 
 FORM_PATH: Final = "jan_serve.form_path"
-"""In a scope: whose form errors have, where the path is shared and the body decides."""
+"""Key of a scope: the path whose form errors have, where a path is shared and the body decides."""
 
 
 def form_path(scope: Scope) -> str:

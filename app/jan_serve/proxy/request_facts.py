@@ -20,7 +20,7 @@ _INNER: Final = tuple(name for outline in OUTLINES for name in outline.inner_mem
 _ROUTED: Final = frozenset({"model", "stream"})
 _TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
 _FALSE: Final = frozenset({"false", "f", "no", "n", "off", "0"})
-"""In forms, and in the JSON of lax clients."""
+"""Words for "false" in forms, and in the JSON of lax clients."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67][0-9a-fA-F]")
 _encode = msgspec.json.Encoder().encode
 

@@ -12,7 +12,7 @@ from jan_serve.proxy.upstream.connection import AnswerHead, Failure, NodeFailure
 
 _MAX_KEPT_BYTES = 256 << 20
 MAX_MOVES = 100
-"""Of one stream: nodes that always die after a frame, and never end it, are left in the end."""
+"""Most moves of one stream: nodes that always die after a frame, and never end it, are left in the end."""
 
 
 class KeptBytes:

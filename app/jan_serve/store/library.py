@@ -82,7 +82,7 @@ class ModelLibrary:
         self._puller: Puller | None = None
         self._reader = reader
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
-        """By path, size and modification time: the header's facts, or why the model cannot be served."""
+        """Facts of the header by path, size and modification time, or why the model cannot be served."""
         self._reading: asyncio.Task[None] | None = None
 
     async def models(self) -> tuple[ListedModel, ...]:
@@ -157,7 +157,6 @@ class ModelLibrary:
         return entry.name if entry is not None else None
 
     def unknown(self, name: str) -> ModelNotFound:
-        """See ModelResolver.unknown."""
         return self._resolver.unknown(name)
 
     def details(self, name: str) -> tuple[ListedModel, GgufHeader]:

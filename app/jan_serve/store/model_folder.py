@@ -41,7 +41,7 @@ class ModelFolder:
         self._models_dir = models_dir
         self._index = index
         self._scanned: dict[str, tuple[_FileKey, ModelEntry | None]] = {}
-        """By path. None: a projector whose name does not say so."""
+        """Entries by path. None: a projector whose name does not say so."""
         self._unmarked: frozenset[str] = frozenset()
         """The paths of such projectors."""
         self._listings: dict[str, _Listing] = {}

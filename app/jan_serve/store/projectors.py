@@ -43,7 +43,7 @@ def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
 def projectors_among(
     files: Sequence[str], unmarked: Collection[str] = ()
 ) -> Callable[[str], tuple[str, ...]]:
-    """For a model of a folder with these files, the projectors that may be its own, the likeliest first.
+    """A function that gives the projectors which may be a model's own, the likeliest first.
 
     A projector names its model, or the models of the folder are all of one name. unmarked: projectors by their headers
     alone.
@@ -123,7 +123,7 @@ class ProjectorFile(msgspec.Struct, frozen=True):
 
     @property
     def memory_bytes(self) -> int:
-        """With a quarter more for its activations; llama.cpp gives no figure."""
+        """Its bytes, and a quarter more for its activations; llama.cpp gives no figure."""
         return self.file_bytes * 5 // 4
 
 

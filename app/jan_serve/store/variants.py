@@ -28,7 +28,7 @@ class VariantIndex:
         self._known: dict[str, Variant] = {}
 
     def all(self) -> tuple[Variant, ...]:
-        """By name. Reads the files again if one was added, replaced or removed. Raises Unavailable."""
+        """Variants by name. Reads the files again if one was added, replaced or removed. Raises Unavailable."""
         return tuple(sorted(self._by_key().values(), key=lambda variant: variant.name))
 
     def _by_key(self) -> Mapping[str, Variant]:

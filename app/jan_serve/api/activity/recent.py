@@ -52,7 +52,7 @@ class Activity(msgspec.Struct, eq=False):
 
     @property
     def began(self) -> float:
-        """On the clock of `time.perf_counter`, as all its times."""
+        """Start by the clock of `time.perf_counter`, as all its times."""
         return self.record.started
 
     @property
@@ -110,7 +110,7 @@ def _bytes_of(prompt: KeptPrompt) -> int:
 
 
 class Activities:
-    """For one event loop. `begin` and `end` are called with every request; those that ask no model are not kept."""
+    """The requests of models that run or ended lately. One event loop calls `begin` and `end` with every request."""
 
     def __init__(
         self,
@@ -144,6 +144,6 @@ class Activities:
         self._has_ended(activity)
 
     def all(self) -> Iterator[Activity]:
-        """Of every owner, the latest first."""
+        """Requests of every owner, the latest first."""
         yield from (each for each in reversed(self._running.values()) if each.owner is not None)
         yield from reversed(self._ended)

@@ -19,7 +19,7 @@ _SAVE_S: Final = 60.0
 
 
 class Totals:
-    """For one event loop. What the disk does not take waits in memory."""
+    """Totals of days and keys, for one event loop. What the disk does not take waits in memory."""
 
     def __init__(self, files: TotalFiles, today: Callable[[], date] = date.today) -> None:
         self._files = files

@@ -274,13 +274,11 @@ def _text(value: object, name: str) -> str:
 
 
 def _object(value: object, name: str) -> dict[str, object]:
-    """The same."""
     member = cast(dict[str, object], value).get(name) if isinstance(value, dict) else None
     return cast(dict[str, object], member) if isinstance(member, dict) else {}
 
 
 def _list(value: object, name: str) -> list[object]:
-    """The same."""
     member = cast(dict[str, object], value).get(name) if isinstance(value, dict) else None
     return cast(list[object], member) if isinstance(member, list) else []
 

@@ -21,7 +21,7 @@ MAX_TITLE: Final = 200
 MAX_MESSAGES: Final = 20_000
 """A chat has at most so many, all versions together."""
 MAX_BRANCHES: Final = 24
-"""Versions within versions."""
+"""Depth to which versions of a message stand within versions."""
 _TIME: Final = Between(0, 1 << 42)
 ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

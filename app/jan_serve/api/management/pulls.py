@@ -122,7 +122,7 @@ def pulled(plan: PullPlan, record: ModelRecord) -> wire.Pulled:
 
 
 def progress_of(download: PullProgress) -> dict[str, wire.FileProgress]:
-    """llama-server's form: by file."""
+    """Bytes done and in all by file, as llama-server shows them."""
     return {download.file: {"done": download.done, "total": download.total}}
 
 

@@ -16,7 +16,7 @@ from jan_serve.logs.log_lines import record_content
 
 KEPT: Final = 2000
 _MAX_CHARS: Final = 20_000
-"""Of one message or traceback: messages of templates and libraries have no other limit."""
+"""Characters kept of one message or traceback: those of templates and libraries have no other limit."""
 
 
 def _plain(value: object) -> object:

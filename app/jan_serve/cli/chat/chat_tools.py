@@ -57,7 +57,7 @@ class ChatTools:
         return [tool.function() for tool in self._servers.tools.values()]
 
     def list(self) -> None:
-        """Print the tools."""
+        """Print each server with its tools."""
         self.open()
         for tool in self._servers.tools.values():
             allowed = " (allowed)" if self._is_allowed(tool.name) else ""

@@ -13,7 +13,7 @@ from jan_serve.cli.chat.request_options import AnswerFormat
 from jan_serve.cli.errors import WRONG_USE, CommandError
 
 Message = dict[str, Any]
-"""Of one role and its content: a text, or parts in OpenAI's notation."""
+"""A role and its content: a text, or parts in OpenAI's notation."""
 
 _VERSION: Final = 1
 

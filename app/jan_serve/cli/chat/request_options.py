@@ -50,7 +50,7 @@ PARAMETERS: Final = {
 }
 
 _OTHER_KINDS: Final = frozenset({"stop", "enable_thinking", "reasoning_effort"})
-"""They take no number."""
+"""Options whose value is no number."""
 
 
 def parameter(name: str, text: str) -> tuple[str, Any]:

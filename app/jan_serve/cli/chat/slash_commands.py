@@ -246,4 +246,4 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     "/quit": _BYE,
     "/?": SlashCommand("/help", "this list", _help),
 }
-"""By name. An alias has the usage of its command."""
+"""Commands by name. An alias has the usage of its command."""

@@ -128,7 +128,6 @@ class ServerClient:
         return self._sent("POST", path, body)
 
     def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The same."""
         return self._sent("PUT", path, body)
 
     def _sent(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _send(
 
 
 def _endpoint(path: Path, content: bytes) -> str:
-    """Of the first line."""
+    """The endpoint that the first line names."""
     first = next((line for line in content.splitlines() if line.strip()), b"")
     try:
         return str(json.loads(first)["url"])

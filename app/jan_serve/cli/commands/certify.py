@@ -27,7 +27,7 @@ from jan_serve.core.measurements.certificate import Certificate, Mark, verdicts
 from jan_serve.store.measurements import certificates
 
 _CASES: Final = 4
-"""Of each task."""
+"""Cases of each task."""
 _AGENT: Final = 20_000
 """Tokens of an agent's first prompt."""
 _TOOLS: Final = (1, 10, 50)

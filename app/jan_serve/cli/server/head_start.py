@@ -23,7 +23,7 @@ from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 MAX_THREADS: Final = 16
 CLOSING_S: Final = 2.0
-"""For the work that still runs when the server ends: enough to write what a disk takes."""
+"""Time for work that still runs when the server ends: enough to write what a disk takes."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

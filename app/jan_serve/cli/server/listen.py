@@ -19,7 +19,7 @@ from jan_serve.core.hosts import is_everywhere, url_of_host
 
 _BACKLOG: Final = 2048
 _PAUSES_S: Final = (0.01, 0.1, 0.5)
-"""At most so long before listen() is tried again, at random within that."""
+"""Pauses before listen() is tried again: each at random, at most this long."""
 _HEALTH_TIMEOUT_S: Final = 2.0
 _MAX_HEALTH_BYTES: Final = 64 * 1024
 _HEALTH_FIELDS: Final = frozenset(

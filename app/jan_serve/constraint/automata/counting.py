@@ -8,7 +8,7 @@ from jan_serve.constraint import charset
 from jan_serve.constraint.automata.dfa import Dfa
 
 SURROGATES: Final = ((0xD800, 0xDFFF),)
-"""No text has them."""
+"""Code points that no text has."""
 
 
 def is_endless(dfa: Dfa) -> bool:

@@ -275,13 +275,11 @@ class Assertions:
             raise InvalidSchema(f"{subschema.pointer}/{keyword}", f"must be {what}")
 
     def properties(self, subschema: Subschema) -> dict[str, Any]:
-        """The value of `properties`."""
         if "properties" in subschema.schema:
             self._check(subschema, "properties", dict, "an object of schemas")
         return subschema.schema.get("properties", {})
 
     def values(self, subschema: Subschema) -> list[Any]:
-        """The value of `enum`."""
         values = as_array(subschema.schema["enum"])
         if values is None:
             raise InvalidSchema(f"{subschema.pointer}/enum", "must be an array")

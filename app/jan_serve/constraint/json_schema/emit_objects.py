@@ -41,7 +41,7 @@ from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 _MAX_STATES = 4000
 _MAX_NAMES = 10_000
-"""Of a finite set, in one object."""
+"""Most names of a finite set in one object."""
 _LONG_ROW = 8
 """Executors recurse into a rule at the first reference to it. So a row of rules of which each refers to the next one is
 referred to every so many rules, from its end on."""

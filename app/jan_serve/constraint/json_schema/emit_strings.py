@@ -50,7 +50,7 @@ from jan_serve.errors import GrammarTooComplex
 _MOST_COUNTED: Final = 10_000
 _PIECE: Final = 1_000
 _MOST_COMBINED: Final = 3
-"""Of more sets at once llguidance has too many states: in an automaton they are merged."""
+"""Most sets that a terminal combines: of more, llguidance has too many states; an automaton merges them."""
 MOST_NEEDED_RAW: Final = 1_000
 """Characters that a raw string may need. llguidance looks for an end of the terminal, a step for each."""
 _FEW: Final = 64

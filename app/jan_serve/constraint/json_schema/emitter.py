@@ -91,7 +91,7 @@ class Emitter(ABC):
         self.counted_names: list[ObjectSpec] = []
         """Objects whose other names may run out."""
         self.conj: Conj = TRUE
-        """What is being written."""
+        """The conjunction that is being written."""
         self.compared_at: Conj = TRUE
         """The first place whose items or names the executor compares."""
         self._whitespace = whitespace

@@ -169,7 +169,7 @@ def is_bare(name: str) -> bool:
 
 
 class BareKeyEmitter(ValueEmitter):
-    """On one line. A name that does not read as one word stands between quotes."""
+    """Writes objects on one line. A name that does not read as one word stands between quotes."""
 
     def __init__(self, expander: Expander, *, order: PropertyOrder, quote: Expr, stop: str) -> None:
         """quote: around strings. stop: its text, which no string contains."""

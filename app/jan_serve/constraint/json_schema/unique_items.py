@@ -55,9 +55,9 @@ from jan_serve.core.uniqueness import Automaton, ItemTexts, LastTexts
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_EDGES: Final = 20_000
-"""Of the automata of one array."""
+"""Most edges of the automata of one array."""
 MAX_ITEMS: Final = 10_000
-"""In an array whose items are of a finite set."""
+"""Most items of an array whose items are of a finite set."""
 _MAX_POSITIONS: Final = 64
 _MAX_DEPTH: Final = 4
 _RULE_EVERY: Final = 6

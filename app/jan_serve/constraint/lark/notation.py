@@ -182,7 +182,7 @@ def _item(expr: Expr, groups: int) -> str | None:
 PARAMETER: Final = "::_"
 """Between the name of a parametric rule and the colon."""
 LAYOUT_BITS: Final = 19
-"""Of the parameter; other rules may have the rest."""
+"""Bits of the parameter for the layout; other rules may have the rest."""
 _DEPTH: Final = "[0:16]"
 ALWAYS: Final = " %if ge(_, 0)"
 """Ends a rule that is the only one of its name and goes deeper: llguidance (1.9) would put it in the place of its name,

@@ -73,7 +73,7 @@ _ENOUGH: Final = 0.75
 
 
 def verdicts(certificate: Certificate) -> dict[str, str]:
-    """By program, a sentence: yes or no, with the reason."""
+    """A sentence by program: yes or no, with the reason."""
     return {needs.program: f"{needs.title}{_verdict(certificate, needs)}" for needs in PROGRAMS}
 
 

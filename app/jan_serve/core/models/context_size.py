@@ -11,7 +11,7 @@ MIN_DEFAULT_N_CTX: Final = 2_048
 WANTED_N_CTX: Final = 8_192
 """Enough for a conversation with a system prompt: only for a shorter context do fewer layers go to the device."""
 CONTEXT_SHARE: Final = 0.5
-"""Of the memory that is free beside the weights, the part that a default context may take."""
+"""Share of the memory that is free beside the weights which a default context may take."""
 
 
 def default_n_ctx(
@@ -41,7 +41,7 @@ BYTES_PER_ELEMENT: Final = {
     "q4_0": 18 / 32,
     "iq4_nl": 18 / 32,
 }
-"""By llama.cpp's name; blocks of 32 elements include their scales."""
+"""Bytes of an element by llama.cpp's name of its type; blocks of 32 elements include their scales."""
 
 
 def is_quantised(kv_type: str) -> bool:

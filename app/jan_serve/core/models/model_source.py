@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 MAX_ADAPTERS: Final = 32
-"""Of a model, those of its variants included."""
+"""Most adapters of a model, those of its variants included."""
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from jan_serve.http.paths import is_below, reroute
 from jan_serve.http.replies import named_frame
 
 PREFIX: Final = "/anthropic"
-"""Of paths that another dialect has at the root."""
+"""Prefix of paths that another dialect has at the root."""
 MESSAGES: Final = "/v1/messages"
 _SHARED: Final = ("/v1/models", "/v1/files")
 """Anthropic's for requests with its header. It has no files here: such a request gets its form of 404."""

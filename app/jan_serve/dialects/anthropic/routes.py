@@ -72,7 +72,7 @@ def model_infos(models: Sequence[ListedModel], states: Iterable[ModelStatus]) ->
 
 
 def aliases_of(models: Iterable[ListedModel]) -> dict[str, str]:
-    """To the names of models, and of their adapters."""
+    """Names of models and of their adapters by alias."""
     return {
         alias + suffix: model.name + suffix
         for model in models
@@ -82,7 +82,7 @@ def aliases_of(models: Iterable[ListedModel]) -> dict[str, str]:
 
 
 def find_info(name: str, infos: Sequence[ModelInfo], aliases: dict[str, str]) -> ModelInfo | None:
-    """By name or alias, or by the family of a Claude's name. aliases: to the names of models."""
+    """A model found by name or alias, or by the family of a Claude's name. aliases: names of models by alias."""
     by_id = {info["id"]: info for info in infos}
     for candidate in names_for(name):
         found = by_id.get(aliases.get(candidate, candidate))

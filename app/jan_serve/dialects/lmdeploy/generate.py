@@ -72,7 +72,7 @@ _IMAGE_TOKEN: Final = "<IMAGE_TOKEN>"
 
 
 def generate_request(body: GenerateRequest) -> GenerationRequest:
-    """Checks in LMDeploy's order."""
+    """The request of a body, checked in LMDeploy's order."""
     if (body.prompt is None) == (body.input_ids is None):
         raise InvalidRequest("You must specify exactly one of prompt or input_ids", param="prompt")
     if body.prompt == "":

@@ -64,7 +64,7 @@ def _response(answers: list[_Object]) -> _Object:
 
 
 def _contents(holders: Iterable[_Object]) -> _Object:
-    """By media type. If both have one, either schema fits; without a schema, anything does."""
+    """Contents by media type. If both have one, either schema fits; without a schema, anything does."""
     contents: _Object = {}
     for holder in holders:
         for kind, media in holder.get("content", {}).items():

@@ -224,7 +224,7 @@ def add_answer_routes(router: APIRouter, serving: Serving) -> None:
 
 
 async def _load_or_unload(request: Request, serving: Serving, body: AnswerFields, shape: Shape) -> Response:
-    """For a request without a prompt: one body, streamed or not."""
+    """Answer a request without a prompt: one body, streamed or not."""
     name = model_name(body)
     head = ReplyFacts(name, shape, serving.now)
     if unloads(body):

@@ -184,5 +184,5 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _ns(seconds: float) -> int:
-    """At least one: clients divide by it."""
+    """Nanoseconds, at least one: clients divide by it."""
     return max(1, round(seconds * _NS))

@@ -181,7 +181,7 @@ def token_text(piece: bytes) -> str:
 
 
 def shown_piece(piece: bytes) -> str | list[int]:
-    """In llama-server's form: the bytes if they are not valid UTF-8."""
+    """A token's text in llama-server's form: its bytes if they are not valid UTF-8."""
     try:
         return piece.decode("utf-8")
     except UnicodeDecodeError:

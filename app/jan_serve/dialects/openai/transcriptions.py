@@ -238,7 +238,7 @@ def add_transcription_route(router: APIRouter, services: Services, service: Gene
 
 
 async def _duration(form: TranscriptionRequest) -> float | None:
-    """In seconds, where the answer has it. Raises InvalidAudio."""
+    """Length of the sound in seconds, where the answer has it. Raises InvalidAudio."""
     if form.response_format != "verbose_json":
         return None
     try:

@@ -74,7 +74,7 @@ class Renderer(WholeRenderer, Protocol):
 
 
 Chunks = Callable[[GenerationEvent], Iterable[object]]
-"""As Renderer.chunks."""
+"""What renders an event of a stream; see `Renderer.chunks`."""
 
 
 async def answer(

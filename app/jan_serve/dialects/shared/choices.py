@@ -58,7 +58,7 @@ class FoldedChoice(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """Without thoughts."""
+        """The answer without its thoughts."""
         return "".join(self.texts)
 
     @property

@@ -40,4 +40,4 @@ class ValidationErrorBody(ErrorBody):
 
 
 DEFAULT_ERRORS: Final = error_responses(ErrorBody, special={422: {"model": ValidationErrorBody | ErrorBody}})
-"""Of every route with this body."""
+"""Documented errors of every route with this body."""

@@ -20,7 +20,7 @@ def context_length(model: ListedModel, state: ModelStatus | None) -> int | None:
 
 
 def input_modalities(model: ListedModel) -> list[str]:
-    """In OpenRouter's words."""
+    """The kinds of input that a model reads, in OpenRouter's words."""
     return ["text", *({"vision": "image"}.get(sense, sense) for sense in model.modalities)]
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 
 class PackedTexts(msgspec.Struct, frozen=True):
-    """One kind of them."""
+    """Packs and unpacks texts of one kind, which `mark` names."""
 
     mark: str
 

@@ -28,9 +28,9 @@ from jan_serve.http.replies import frame
 
 LAST_EVENT: Final = "last-event-id"
 _MAX_BYTES: Final = 64 << 20
-"""Of all logs together. Where there is no room, one of the key that has most goes, and cannot be taken up again."""
+"""Bytes of all logs together. Where there is no room, one of the key that has most goes and is not taken up again."""
 _MAX_INLINE_BYTES: Final = 1 << 20
-"""Of a body that is hashed on the event loop."""
+"""Most bytes of a body that is hashed on the event loop."""
 _TOKEN_BYTES: Final = 12
 _MAX_NUMBER: Final = 9
 """Digits of an event's number."""

@@ -15,7 +15,7 @@ SLICE_TOKENS: Final = 1024
 MAX_U32: Final = (1 << 32) - 1
 MAX_U64: Final = (1 << 64) - 1
 MAX_INSTANCES: Final = 128
-"""Of one call of /vertex."""
+"""Most instances of one call of /vertex."""
 
 
 class GenerateLimits(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ def model_files(load: LoadModel) -> list[Path]:
 
 
 def weights_of(load: LoadModel) -> str:
-    """See ModelFacts."""
+    """The name of a load's weights; see `ModelFacts.weights`. Empty if a file cannot be read."""
     adapters = [Path(adapter.path) for adapter in load.settings.adapters]
     try:
         return sampled_digest([*model_files(load), *adapters])

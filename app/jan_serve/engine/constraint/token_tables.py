@@ -79,12 +79,12 @@ logger = logging.getLogger(__name__)
 
 _SUFFIX: Final = ".tokens"
 _MAGIC: Final = b"JANTOKS1"
-"""With the number of the format. The digest of the rest follows, then the rest: `_Content` as MessagePack."""
+"""Begins a file, with the format's number. The digest of the rest follows, then the rest: `_Content` as MessagePack."""
 _DIGEST_BYTES: Final = 16
 _BODY: Final = len(_MAGIC) + _DIGEST_BYTES
 _MOST_FILES: Final = 16
 _MOST_BYTES: Final = 64 << 20
-"""Of a file. That of 262,144 tokens has a few MiB."""
+"""Most bytes of a file. That of 262,144 tokens has a few MiB."""
 
 
 class VocabularyTokens(msgspec.Struct, frozen=True):
@@ -211,7 +211,7 @@ class EarlyTables:
         self._made: Future[tuple[VocabularyTokens, TokenizerParts, Any] | None] = Future()
 
     def start(self) -> None:
-        """In a thread of their own."""
+        """Make the tables in a thread of their own."""
         threading.Thread(target=self._make, name="token tables", daemon=True).start()
 
     def take(self, vocab: Vocab) -> tuple[VocabularyTokens, Any] | None:
@@ -300,7 +300,7 @@ class TokenTables:
             yield
 
     def _keep(self) -> None:
-        """For the next worker, if this model has grammars: others do not pay for tables while they load."""
+        """Keep the tables for the next worker if this model has grammars: others load without paying for them."""
         if self.complete and self._has_grammars and not self._is_kept and self._early is not None:
             self._is_kept = True
             self._early.kept.write(self._tokens)

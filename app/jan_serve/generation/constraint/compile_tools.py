@@ -33,7 +33,7 @@ from jan_serve.helpers.kinds import (
 AT_ONCE: Final = 4
 """Tools of one request that are compiled or wait for a process: other requests come in between."""
 TOOLS_S: Final = 8.0
-"""For all tools of a request; the schemas of tools that are not ready by then are not enforced."""
+"""Time for all tools of a request; the schemas of tools that are not ready by then are not enforced."""
 
 _LATE: Final = any_object(
     f"the schemas of all tools take more than {TOOLS_S:.0f} s, so this one waits for the next request"

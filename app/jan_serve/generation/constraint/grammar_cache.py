@@ -107,7 +107,7 @@ class GrammarCache:
         return cast(Explanation, await self._get(ExplainSchema(settled), await self._read()))
 
     def _settled(self, constraint: Constraint) -> Constraint:
-        """With the server's grammar of that name, or its defaults of white space and order."""
+        """The constraint with the server's grammar of that name, or its defaults of white space and order."""
         if isinstance(constraint, GbnfConstraint):
             # The key is the text: an edited file is another grammar.
             return GbnfConstraint(self._named.get(constraint.text, constraint.text))
@@ -223,7 +223,7 @@ class _Documents(NamedTuple):
 
 
 def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRequest:
-    """With those of the documents that its schema needs."""
+    """The request with those of the documents that its schema needs."""
     from jan_serve.constraint.json_schema.document import bundled  # few servers have such documents
 
     replace = msgspec.structs.replace

@@ -68,7 +68,7 @@ COUNTED_NAMES: Final = (
 )
 _MOST_GIVEN_UP: Final = 8
 _MOST_STEPS: Final = 3 * MAX_STEPS
-"""To find what to give up: the process has a limit of CPU time."""
+"""Steps to find what to give up: the process has a limit of CPU time."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 _ARGUMENT_SLOTS: Final = {
     Slot.KEY: ArgumentPart.KEY,

@@ -64,7 +64,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """In the order of the questions. adapter: the LoRA adapter of the request."""
+    """Decisions in the order of the questions. adapter: the LoRA adapter of the request."""
 
     model: str
     adapter: str | None = None

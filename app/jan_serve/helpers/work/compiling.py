@@ -26,7 +26,7 @@ from jan_serve.helpers.kinds import (
 
 _FORMATS: Final = {form.name: form for form in FORMATS}
 _MOST_STEPS: Final = 2 * MAX_STEPS
-"""To look for a change: the process has a limit of CPU time."""
+"""Steps to look for a change: the process has a limit of CPU time."""
 
 
 def main() -> int:

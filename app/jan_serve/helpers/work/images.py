@@ -24,7 +24,7 @@ _READERS: Final[dict[ImageFormat, type[ImageFile]]] = {
     "BMP": BmpImageFile,
     "WEBP": WebPImageFile,
 }
-"""In place of Image.open, which tries readers of forty formats; the header has said which one it is."""
+"""Readers by format. Image.open would try those of forty formats; the header has said which one it is."""
 
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -81,5 +81,5 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception) -> str:
-    """In Pillow's words; those of Python would say nothing to a client."""
+    """The reason in Pillow's words; those of Python would say nothing to a client."""
     return f": {error}"[:200] if isinstance(error, OSError | SyntaxError) else ""

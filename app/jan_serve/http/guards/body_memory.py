@@ -43,7 +43,7 @@ class BodyMemory:
         return self.held > self._max_held
 
     def open(self, address: str) -> HeldBody:
-        """address: of the client."""
+        """Begin to count a body of the client at `address`."""
         return HeldBody(self, address)
 
     def arrives(self, body: HeldBody) -> None:

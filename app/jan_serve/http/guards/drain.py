@@ -39,7 +39,7 @@ def draining_problem() -> Problem:
 
 
 def closing_problem(error: Unavailable) -> Problem:
-    """With the end of the connection, whose request may be unread."""
+    """A problem that ends the connection, whose request may be unread."""
     problem = problem_of(error)
     return Problem(
         problem.status,

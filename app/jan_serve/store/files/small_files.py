@@ -66,7 +66,7 @@ def private_folder(path: Path) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open`: a new file is this user's alone from the first byte; one that is there keeps its permissions."""
+    """An opener: a new file is this user's alone from the first byte; one that is there keeps its permissions."""
     return os.open(path, flags, 0o600)
 
 

@@ -174,7 +174,7 @@ def bits_of(label: str) -> int:
 
 
 def best_first(labels: Sequence[str]) -> list[str]:
-    """By decreasing bits; among equal bits, the usual choice first."""
+    """Labels by decreasing bits; among equal bits, the usual choice first."""
     return sorted(labels, key=lambda label: (-bits_of(label), _rank_within_bits(label), label))
 
 

@@ -37,7 +37,7 @@ _EXPONENTS: Final[Mapping[str, tuple[str, int]]] = {
     "F16": ("<u2", 0x7C00),
     "BF16": ("<u2", 0x7F80),
 }
-"""By type: numpy dtype and exponent mask. A value with all exponent bits set is infinite or NaN."""
+"""numpy dtype and exponent mask by type. A value with all exponent bits set is infinite or NaN."""
 
 
 class Replacement(msgspec.Struct, frozen=True):

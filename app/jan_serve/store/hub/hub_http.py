@@ -30,7 +30,7 @@ from jan_serve.errors import HubError, HubUnavailable, Offline
 MAX_REDIRECTS: Final = 5
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ENCODINGS: Final = ("identity", "gzip")
-"""With gzip, a 64 KiB piece decompresses to at most 64 MiB; other encodings have no such bound."""
+"""Encodings of bounded size: a 64 KiB piece of gzip decompresses to at most 64 MiB. Others have no such bound."""
 
 T = TypeVar("T")
 
@@ -280,7 +280,7 @@ class HubHttp:
 
 
 class HubResponse(msgspec.Struct, frozen=True):
-    """A small document."""
+    """A whole answer of a hub, which is small."""
 
     status: int
     headers: httpx2.Headers

@@ -63,7 +63,7 @@ class PullPlan(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[HubFile, ...]:
-        """In download order. The first file of a split model comes last: it makes the model visible."""
+        """Files in the order of download. The first one of a split model comes last: it makes the model visible."""
         extra = (self.projector,) if self.projector else ()
         return (*extra, *self.model.files[1:], self.model.files[0])
 
@@ -151,7 +151,7 @@ class Puller:
             raise storage_error(error, self._models_dir) from error
 
     async def newer(self, records: Iterable[ModelRecord]) -> list[NewerFiles]:
-        """See newer_files."""
+        """The models of `records` of which the hub has newer files; see `newer_files`."""
         return await newer_files(records, self._access, self._retry_policy)
 
     async def _choose(self, repository: Repository, reference: HubReference) -> tuple[HubModel, str | None]:

@@ -53,7 +53,7 @@ class HubModel(msgspec.Struct, frozen=True):
 
     @property
     def quantisation(self) -> str | None:
-        """From the name of the first file, else of its folder."""
+        """The quantisation that the first file's name says, else its folder's."""
         return quantisation_of(self.files[0].name) or quantisation_of(self.files[0].path)
 
 

@@ -22,7 +22,7 @@ from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates, StateHol
 logger = logging.getLogger(__name__)
 
 MAX_LINKS: Final = 256
-"""Links of one key."""
+"""Links that one key may have."""
 KEEP_S: Final = 600.0
 PATIENCE_S: Final = 120.0
 """A peer's worker reads all its weights, for their digest, before its first state."""

@@ -56,7 +56,7 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """It fits now."""
+    """The model fits now."""
 
 
 class Evict(msgspec.Struct, frozen=True):

@@ -56,9 +56,9 @@ class LoadedModels:
     ) -> None:
         """on_change makes the manager's task call `advance` again; on_load: a load has begun. Both return at once."""
         self.residents: dict[str, ResidentModel] = {}
-        """By name: loaded, loading or unloading models."""
+        """Loaded, loading or unloading models by name."""
         self.histories: dict[str, ModelHistory] = {}
-        """By name: every model that was requested."""
+        """Every model that was requested, by name."""
         self.queue: LeaseQueue[ResidentModel] = LeaseQueue()
         self.held_back: frozenset[str] = frozenset()
         """Models that get no new request because another model waits for their room."""
@@ -213,7 +213,7 @@ class LoadedModels:
             granted.set_result(resident)
 
     def _serve_queue(self) -> float | None:
-        """For each requested model: grant, reject, load, or make room. Returns the seconds until the next try."""
+        """Grant, reject, load, or make room for each requested model. Returns the seconds until the next try."""
         held_back: frozenset[str] | None = None
         now = self._clock()
         pauses: list[float] = []

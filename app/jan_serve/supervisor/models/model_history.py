@@ -33,7 +33,7 @@ _ACCELERATORS = frozenset({"gpu", "igpu", "rpc"})
 
 
 class ModelHistory:
-    """By model name. A changed file starts with an empty crash log."""
+    """Loads and crashes of one model. A changed file starts with an empty crash log."""
 
     def __init__(self, source: ModelSource, limits: RestartLimits) -> None:
         self.source = source

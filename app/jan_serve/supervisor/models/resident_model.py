@@ -56,7 +56,7 @@ class ResidentModel:
         self.ttl_s: float | None = None
         """How long it stays loaded while idle, as the last request that set it wants; None is the configured time."""
         self.trial: Tries | None = None
-        """Of the request that runs alone, if one does."""
+        """Tries of the request that runs alone, if one does."""
         self.retiring = False
         """It takes no new request, and is unloaded once no request holds it."""
         self.gone = asyncio.Event()

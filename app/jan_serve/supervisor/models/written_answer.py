@@ -23,7 +23,7 @@ _ID = "i"
 
 
 class _Choice:
-    """See WrittenChoice."""
+    """What was sent of one choice, as it grows; see `WrittenChoice`."""
 
     __slots__ = ("characters", "draws", "finished", "ids", "sum_logprob")
 

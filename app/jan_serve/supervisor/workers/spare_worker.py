@@ -17,7 +17,7 @@ KEPT_S: Final = 60.0
 
 
 class SpareWorker:
-    """At most one process, for the first load. Event loop only."""
+    """One process at most, for the first load. Event loop only."""
 
     def __init__(self, *, kept_s: float = KEPT_S) -> None:
         self._kept_s = kept_s

@@ -40,7 +40,7 @@ from jan_serve.text.uniqueness.words import (
 )
 
 _LONGEST_MARK: Final = 256
-"""Bytes around a name."""
+"""Most bytes of the marks around a name."""
 
 
 class CallSearch:
@@ -72,12 +72,11 @@ class Mode(Enum):
     STRING = "string"
     SCALAR = "scalar"
     AFTER = "after"
-    """After a value."""
     KEY = "key"
     """Before a name, or the end of an empty object."""
     NAME = "name"
     OUTSIDE = "outside"
-    """In a text of calls, before the arguments of one."""
+    """Before the arguments of a call, in a text of calls."""
 
 
 class _Parts(NamedTuple):
@@ -212,7 +211,7 @@ class UniquenessCheck:
         return State(None, Mode.OUTSIDE, text)
 
     def _begun(self, text: bytes, data: bytes, position: int) -> tuple[State, int]:
-        """At the next brace between calls; `text` is before it."""
+        """The state at the next brace between calls; `text` is before it."""
         assert self._calls is not None
         at = data.find(b"{", position)
         if at < 0:

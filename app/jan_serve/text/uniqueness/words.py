@@ -162,7 +162,7 @@ def _is_alive(
 
 
 MOST: Final = 32
-"""Of one escape in a row, where anything else may follow. No valid instance of MaskBench has four."""
+"""Escapes of one kind in a row, where anything else may follow. No valid instance of MaskBench has four."""
 
 
 class EscapeRun(NamedTuple):

@@ -157,7 +157,7 @@ def _effort(body: wire.CountTokensRequest) -> str | None:
 
 
 def _constraint(body: wire.CountTokensRequest) -> tuple[Constraint | None, str]:
-    """With the field that names it."""
+    """What the body demands of the answer's text, with the field that names it."""
     form = body.output_config.format if body.output_config is not None else None
     older = body.output_format
     if form is not None and older is not None and form != older:

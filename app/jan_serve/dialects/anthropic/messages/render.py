@@ -189,7 +189,7 @@ def _stop_reason(finished: Finished) -> StopReason:
 
 
 def _call_id(call_id: str) -> str:
-    """In Anthropic's style, unless the model's template asks for another one."""
+    """A call's id in Anthropic's style, unless the model's template asks for another one."""
     return f"toolu_{call_id.removeprefix(_PLAIN_ID)}" if call_id.startswith(_PLAIN_ID) else call_id
 
 

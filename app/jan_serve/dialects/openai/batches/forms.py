@@ -19,7 +19,7 @@ _UNDONE: Final[dict[State, tuple[str, str]]] = {
 
 
 class OpenAIForm:
-    """See BatchForm."""
+    """OpenAI's form of batches."""
 
     def lines(self, batch: Batch, content: bytes) -> list[Line]:
         faults, lines = Faults(), list[Line]()

@@ -51,7 +51,7 @@ from jan_serve.http.sse import STREAMED
 
 
 def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest]:
-    """In the order of the prompts. Raises InvalidRequest."""
+    """Requests in the order of the prompts. Raises InvalidRequest."""
     prompts = [_prompt(item, body.suffix) for item in body.prompt]
     n, best_of = choice_counts(body.n, body.best_of, len(prompts))
     if body.logprobs is not None:

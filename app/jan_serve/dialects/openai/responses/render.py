@@ -96,7 +96,7 @@ def _dumped(model: Any, *, exclude_none: bool = False) -> dict[str, Any]:
 
 
 def _shown_text(config: TextConfig) -> dict[str, Any]:
-    """With the members that OpenAI's answers always have."""
+    """The format of the text, with the members that OpenAI's answers always have."""
     shown: dict[str, Any] = {"format": {"type": "text"}, **_dumped(config, exclude_none=True)}
     if shown["format"]["type"] == "json_schema":
         shown["format"] = {"description": None, "strict": False, **shown["format"]}
@@ -198,7 +198,7 @@ class ResponseEvents:
 
     @property
     def _place(self) -> Place:
-        """Of the next item."""
+        """The place of the next item."""
         return Place(self._head.id, len(self._done) + (self._open is not None))
 
     @property

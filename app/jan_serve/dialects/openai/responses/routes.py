@@ -229,7 +229,7 @@ _PREFIXES: Final = {
 
 
 def _shown_items(response_id: str, items: Sequence[InputItem]) -> list[dict[str, Any]]:
-    """In the form of the API: with an id, and content as a list of parts."""
+    """Items in the form of the API: with an id, and content as a list of parts."""
     rows: list[dict[str, Any]] = []
     for index, item in enumerate(items):
         row = item.model_dump(exclude_none=True)

@@ -30,7 +30,7 @@ _BY_NAME: Final = ("properties", "$defs", "definitions")
 _SHARED: Final = frozenset(
     ("allOf", "not", "if", "dependentSchemas", "patternProperties", "unevaluatedProperties", "$dynamicRef")
 )
-"""With one of these, a schema depends on its neighbours: closing one of them could forbid everything."""
+"""Keywords with which a schema depends on its neighbours: closing one of them could forbid everything."""
 _BESIDE_REFERENCES: Final = frozenset(("$ref", "title", "description", "default", "examples"))
 _SPEAKS_FOR_ITSELF: Final = ("additionalProperties", "anyOf", "oneOf", "$ref")
 
