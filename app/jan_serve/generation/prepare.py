@@ -286,8 +286,8 @@ class RequestPreparer:
         render = RenderRequest(
             prompt=seen,
             template=plan.template,
-            bos_token=_text_of(facts, "bos"),
-            eos_token=_text_of(facts, "eos"),
+            bos_token=facts.special_text("bos"),
+            eos_token=facts.special_text("eos"),
             now=self._now(),
         )
         with current_trace().spends("template"):
@@ -364,11 +364,6 @@ def _check_generates(facts: ModelFacts) -> None:
             "This model only makes embeddings and cannot generate text: ask another one, or this one for embeddings.",
             param="model",
         )
-
-
-def _text_of(facts: ModelFacts, role: str) -> str:
-    token = facts.special_tokens.get(role)
-    return token.text if token is not None else ""
 
 
 def _check_tokens(ids: tuple[int, ...], param: str, n_vocab: int) -> None:

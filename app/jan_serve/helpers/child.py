@@ -55,10 +55,10 @@ def reply_to(
         reply = _answered(kind, work, body)
         if max_bytes is not None and _memory_bytes() > max_bytes:
             reply = msgspec.structs.replace(reply, last=True)
-        return kind.encode_reply(reply), reply.last
+        return kind.encode(reply), reply.last
     except (MemoryError, ProtocolError):
         pass  # left first, since the traceback holds what took the memory
-    return kind.encode_reply(Reply(beyond_limits=True, last=True)), True
+    return kind.encode(Reply(beyond_limits=True, last=True)), True
 
 
 def _answered(kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes) -> Reply[A]:

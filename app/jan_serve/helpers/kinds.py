@@ -88,20 +88,23 @@ class HelperKind(Generic[Q, A]):
     processes: int = 2
     """Two: a request that runs into its limit does not block all others."""
 
-    def encode_request(self, request: Q) -> bytes:
-        """The body of a frame. Equal requests have equal bodies. Raises ProtocolError."""
-        return self._encode(request)
+    def encode(self, message: Q | Reply[A]) -> bytes:
+        """The body of a frame; equal messages have equal ones. Raises ProtocolError, also for one that is too large."""
+        encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
+        try:
+            body = encode(message)
+        except (UnicodeEncodeError, OverflowError, RecursionError) as error:
+            raise ProtocolError(f"a value cannot be sent to or from a {self.name}: {error}") from error
+        if len(body) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a message of {len(body)} bytes is too large for a {self.name}")
+        return body
 
     def decode_request(self, body: bytes) -> Q:
-        """Inverse of `encode_request`. Raises ProtocolError."""
+        """Inverse of `encode`. Raises ProtocolError."""
         return self._decode(self._requests, body)
 
-    def encode_reply(self, reply: Reply[A]) -> bytes:
-        """The body of a frame. Raises ProtocolError, also for one that is too large."""
-        return self._encode(reply)
-
     def decode_reply(self, body: bytes) -> Reply[A]:
-        """Inverse of `encode_reply`. Raises ProtocolError."""
+        """Inverse of `encode`. Raises ProtocolError."""
         return self._decode(self._replies, body)
 
     @cached_property
@@ -115,16 +118,6 @@ class HelperKind(Generic[Q, A]):
     def _decoder(self, message: Any) -> _Decoder:
         module = msgspec.json if self.codec == "json" else msgspec.msgpack
         return module.Decoder(message)
-
-    def _encode(self, message: object) -> bytes:
-        encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
-        try:
-            body = encode(message)
-        except (UnicodeEncodeError, OverflowError, RecursionError) as error:
-            raise ProtocolError(f"a value cannot be sent to or from a {self.name}: {error}") from error
-        if len(body) > MAX_FRAME_BYTES:
-            raise ProtocolError(f"a message of {len(body)} bytes is too large for a {self.name}")
-        return body
 
     def _decode(self, decoder: _Decoder, body: bytes) -> Any:
         try:

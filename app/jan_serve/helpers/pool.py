@@ -167,7 +167,7 @@ class HelperPool(Generic[Q, A]):
             task.exception()  # seen, even where nobody waits any more
 
     async def _ask(self, request: Q) -> A:
-        data = framed(self.kind.encode_request(request))
+        data = framed(self.kind.encode(request))
         try:
             async with asyncio.timeout(self.kind.wait_limit_s):
                 await self._turns.take(client.get(), len(data))

@@ -30,9 +30,7 @@ class LastModel:
     @cached_property
     def name(self) -> str | None:
         """Its canonical name. None if there is none; the model may be gone."""
-        with contextlib.suppress(OSError), self._file.open("rb") as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
-        return None
+        return _read_name(self._file)
 
     def note(self, name: str) -> None:
         """Keep the name for the next start, where the folder can be written."""
@@ -52,9 +50,7 @@ class ChosenModel:
 
     def name(self) -> str | None:
         """Its canonical name. None if there is none; the model may be gone."""
-        with contextlib.suppress(OSError), self._file.open("rb") as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
-        return None
+        return _read_name(self._file)
 
     def choose(self, name: str | None) -> None:
         """None leaves the choice to the program. Raises OSError."""
@@ -63,6 +59,12 @@ class ChosenModel:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_bytes(os.fsencode(name))
+
+
+def _read_name(path: Path) -> str | None:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return os.fsdecode(file.read(_MAX_BYTES))
+    return None
 
 
 _CHATS: Final = 0

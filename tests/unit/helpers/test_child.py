@@ -33,7 +33,7 @@ def test_a_frame_begins_with_its_length(body: bytes) -> None:
 
 def test_a_message_has_a_limit() -> None:
     with pytest.raises(ProtocolError, match="too large for a media decoder"):
-        DECODING.encode_reply(Reply(result=bytes(MAX_FRAME_BYTES)))
+        DECODING.encode(Reply(result=bytes(MAX_FRAME_BYTES)))
 
 
 @every_kind
@@ -65,7 +65,7 @@ REPLIES: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", REPLIES)
 def test_replies_in_place_of_a_result(case: str) -> None:
     work, fields = REPLIES[case]
-    data, last = reply_to(HEADERS, work, HEADERS.encode_request(ReadHeader(path="m")))
+    data, last = reply_to(HEADERS, work, HEADERS.encode(ReadHeader(path="m")))
     reply = HEADERS.decode_reply(data)
     assert {name: getattr(reply, name) for name in fields} == fields
     assert last is fields["last"]

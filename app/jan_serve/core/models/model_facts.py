@@ -86,3 +86,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     def longest_ctx(self) -> int:
         """Tokens that a prompt and its answer may have, as far as memory allows."""
         return max(self.n_ctx, self.grows_to)
+
+    def special_text(self, role: str) -> str:
+        """The text of a special token; empty if the model has none of this role."""
+        token = self.special_tokens.get(role)
+        return token.text if token is not None else ""

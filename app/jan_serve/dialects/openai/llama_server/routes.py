@@ -345,18 +345,14 @@ def _add_fact_routes(router: APIRouter, services: Services, generation: Generati
 
 
 def _props(name: str, facts: ModelFacts) -> Props:
-    def text(role: str) -> str:
-        token = facts.special_tokens.get(role)
-        return token.text if token is not None else ""
-
     answer: Props = {
         "default_generation_settings": {"n_ctx": facts.n_ctx, "params": {"n_predict": -1}},
         "total_slots": facts.parallel,
         "model_alias": name,
         "model_path": name,
         "chat_template": facts.chat_templates.get("default", ""),
-        "bos_token": text("bos"),
-        "eos_token": text("eos"),
+        "bos_token": facts.special_text("bos"),
+        "eos_token": facts.special_text("eos"),
         "modalities": {sense: sense in facts.modalities for sense in ("vision", "audio")},
         "build_info": f"jan-serve {__version__}",
         "placement": [*lines(facts.placement), *advice(facts.placement, facts.placement_warning)],
