@@ -47,6 +47,16 @@ def budget(steps: int = MAX_STEPS) -> Generator[None]:
         _spent.set(steps - left[0])
 
 
+@contextmanager
+def uncharged() -> Generator[None]:
+    """No budget inside the block: its bounded work is the same for all constraints, and done once for a process."""
+    token = _left.set(None)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
 def spent() -> int:
     """The steps of the last translation, finished or refused."""
     return _spent.get()

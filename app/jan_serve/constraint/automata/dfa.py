@@ -134,7 +134,28 @@ def intersect(a: Dfa, b: Dfa) -> Dfa:
 
 def is_within(a: Dfa, b: Dfa) -> bool:
     """Whether each word of one is one of the other."""
-    return a is b or intersect(a, complement(b)).is_empty()
+    return a is b or not share_word([a, complement(b)])
+
+
+def share_word(all_of: Sequence[Dfa]) -> bool:
+    """Whether some text is a word of all: found without their intersection."""
+    _, _, columns = _merge_alphabets(all_of)
+    live = [each.live_states() for each in all_of]
+    start = (0,) * len(all_of)
+    found: set[tuple[int, ...]] = {start} if all(0 in own for own in live) else set()
+    todo = list(found)
+    while todo:
+        states = todo.pop()
+        if all(state in each.accepting for state, each in zip(states, all_of, strict=True)):
+            return True
+        spend(1 + len(columns) * len(all_of) // 16)
+        rows = [each.table[state] for state, each in zip(states, all_of, strict=True)]
+        for column in columns:
+            targets = tuple([row[symbol] for row, symbol in zip(rows, column, strict=True)])
+            if targets not in found and all([state in own for state, own in zip(targets, live, strict=True)]):
+                found.add(targets)
+                todo.append(targets)
+    return False
 
 
 def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
@@ -146,28 +167,24 @@ def unite(a: Dfa, b: Dfa) -> Dfa:
     return minimize(_product(a, b, lambda x, y: x or y, both=False))
 
 
-def _merge_alphabets(a: Dfa, b: Dfa) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    cuts = sorted({*a.cuts, *b.cuts})
-    pairs: dict[tuple[int, int], int] = {}
-    out_cuts: list[int] = []
+def _merge_alphabets(all_of: Sequence[Dfa]) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
+    """The cuts of all, the symbols there, and what each symbol is to each automaton."""
+    columns: dict[tuple[int, ...], int] = {}
+    cuts: list[int] = []
     symbols: list[int] = []
-    i = j = 0
-    for cut in cuts:
-        while i + 1 < len(a.cuts) and a.cuts[i + 1] <= cut:
-            i += 1
-        while j + 1 < len(b.cuts) and b.cuts[j + 1] <= cut:
-            j += 1
-        symbol = pairs.setdefault((a.symbols[i], b.symbols[j]), len(pairs))
+    for cut in sorted({cut for each in all_of for cut in each.cuts}):
+        column = tuple([each.symbols[bisect_right(each.cuts, cut) - 1] for each in all_of])
+        symbol = columns.setdefault(column, len(columns))
         if symbols and symbols[-1] == symbol:
             continue
-        out_cuts.append(cut)
+        cuts.append(cut)
         symbols.append(symbol)
-    return out_cuts, symbols, list(pairs)
+    return cuts, symbols, list(columns)
 
 
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool) -> Dfa:
     """The reachable product. With `both`, a pair with a dead half is dead, which keeps intersections small."""
-    cuts, symbols, pairs = _merge_alphabets(a, b)
+    cuts, symbols, pairs = _merge_alphabets((a, b))
     dead: tuple[int, int] = (-1, -1)
     live_a, live_b = (a.live_states(), b.live_states()) if both else (frozenset[int](), frozenset[int]())
 

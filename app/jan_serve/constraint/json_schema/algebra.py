@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TypeVar
@@ -230,23 +231,43 @@ class Algebra:
 
     def _absorbed(self, specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
         """The specs without those that lie within another one."""
-        values = self._discriminators(specs)
+        told = self._told_apart(specs)
+        uses = Counter(term for conj in told for term in conj)
         kept: dict[int, ObjectSpec] = {}
-        by_value: dict[str, list[int]] = {}
-        for number, spec in enumerate(specs):
-            near = list(kept)
-            if values is not None:
-                near = [
-                    other for value in values[number] for other in by_value.get(value, ()) if other in kept
-                ]
-                for value in values[number]:
-                    by_value.setdefault(value, []).append(number)
-            if not any(self._is_within(spec, kept[other]) for other in near):
-                for other in near:
-                    if other in kept and self._is_within(kept[other], spec):
+        untold: list[int] = []
+        by_term: dict[Term, list[int]] = {}
+        by_rarest: dict[Term, list[int]] = {}
+        for number, (spec, conj) in enumerate(zip(specs, told, strict=True)):
+            above = below = kept.keys()
+            if conj:
+                rarest = min(conj, key=uses.__getitem__)
+                above = [*untold, *(other for term in conj for other in by_rarest.get(term, ()))]
+                below = [*untold, *by_term.get(rarest, ())]
+                for term in conj:
+                    by_term.setdefault(term, []).append(number)
+                by_rarest.setdefault(rarest, []).append(number)
+            else:
+                untold.append(number)
+            if not any(other in kept and self._is_within(spec, kept[other]) for other in above):
+                for other in [other for other in below if other in kept]:
+                    if self._is_within(kept[other], spec):
                         del kept[other]
                 kept[number] = spec
         return tuple(kept.values())
+
+    def _told_apart(self, specs: list[ObjectSpec]) -> list[Conj]:
+        """What each of many specs says of the property that tells most of them apart: one that lists it lies within
+        another only if it says all that the other does. TRUE for those that do not list it, or forbid it."""
+        if len(specs) <= _FEW_SPECS:
+            return [TRUE] * len(specs)
+        conjs: dict[str, set[Conj]] = {}
+        for spec in specs:
+            spend(1 + len(spec.props) // 8)
+            for name, conj in spec.props.items():
+                conjs.setdefault(name, set()).add(conj)
+        name = max(conjs, key=lambda name: len(conjs[name]), default="")
+        told = (spec.props.get(name, TRUE) for spec in specs)
+        return [TRUE if conj == self._terms.false else conj for conj in told]
 
     def _is_within(self, a: ObjectSpec, b: ObjectSpec) -> bool:
         """Whether every object of `a` is certainly one of `b`, with as much of it evaluated."""

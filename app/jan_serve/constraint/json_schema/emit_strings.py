@@ -49,8 +49,6 @@ from jan_serve.errors import GrammarTooComplex
 # llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
 _MOST_COUNTED: Final = 10_000
 _PIECE: Final = 1_000
-_MOST_COMBINED: Final = 3
-"""Most sets that a terminal combines: of more, llguidance has too many states; an automaton merges them."""
 MOST_NEEDED_RAW: Final = 1_000
 """Characters that a raw string may need. llguidance looks for an end of the terminal, a step for each."""
 _FEW: Final = 64
@@ -86,7 +84,7 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
     elif _are_few(allowed) and (
         isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None
     ):
-        is_free = begins_with_any(strings.string_dfa(allowed), charset.UNESCAPED)
+        is_free = _may_begin_with_any(allowed)
     else:
         return None
     whole = Terminal(_combined(allowed, form, rules, hint), is_free=is_free, lark_only=True)
@@ -100,9 +98,18 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
     return whole if can_be_followed(whole, rules.rules) else None
 
 
+def _may_begin_with_any(allowed: StringSet) -> bool:
+    """Whether any unescaped text is the beginning of a string of the set."""
+    parts = allowed.items if isinstance(allowed, AllOf) else ()
+    return all(begins_with_any(strings.string_dfa(each), charset.UNESCAPED) for each in (*parts, allowed))
+
+
 def _are_few(allowed: StringSet) -> bool:
     """Whether a set is no intersection of many."""
-    return not isinstance(allowed, AllOf) or len(allowed.items) - len(_excluded(allowed)) <= _MOST_COMBINED
+    return (
+        not isinstance(allowed, AllOf)
+        or len(allowed.items) - len(_excluded(allowed)) <= strings.MOST_COMBINED
+    )
 
 
 def _excluded(allowed: AllOf) -> list[StringSet]:

@@ -23,7 +23,7 @@ from jan_serve.constraint.json_schema.scalars.strings import (
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_NAME_CLASSES: Final = 64
-MOST_LISTED: Final = 64
+MOST_LISTED: Final = 256
 """Names of a pattern that are written as listed ones."""
 _MAX_DEPTH: Final = 4
 
@@ -81,7 +81,7 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
         return None
     if not all(has_value(expander, conj) for _, conj in classes):
         raise _undecided("whose values may not exist")
-    found = reduce(automata.unite, [strings.string_dfa(names) for names, _ in classes])
+    found = strings.string_dfa(reduce(strings.unite, [names for names, _ in classes]))
     if is_endless(found):
         return None
     taken = [name for name in listed if found.matches(name)]

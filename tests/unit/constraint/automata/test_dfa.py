@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,11 @@ def test_boolean_algebra(a: Dfa, b: Dfa) -> None:
     ):
         assert words(made) == expected
         assert is_complete(made)
+
+
+@given(st.lists(DFAS, min_size=1, max_size=3))
+def test_whether_automata_share_a_word(all_of: list[Dfa]) -> None:
+    assert automata.share_word(all_of) is not reduce(automata.intersect, all_of).is_empty()
 
 
 @given(DFAS, st.integers(0, 4), st.none() | st.integers(0, 5))

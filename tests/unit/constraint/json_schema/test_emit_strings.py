@@ -19,6 +19,8 @@ from jan_serve.constraint.json_schema.scalars.strings import (
     Pattern,
     StringSet,
 )
+from jan_serve.constraint.limits import MAX_STEPS, budget, spent
+from jan_serve.constraint.regex.language import regex_dfa
 from jan_serve.constraint.text_form import JsonText
 from tests.unit.constraint.json_schema.string_sets import in_set
 from tests.unit.constraint.matching import texts
@@ -96,3 +98,29 @@ def test_a_set_with_great_bounds_is_empty_if_no_string_is_in_it(
 ) -> None:
     found = strings.intersect(allowed, Length(low, high))
     assert strings.is_empty(found) is strings.string_dfa(found).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("^a[0-2]{1}b$", ("a0b", "a1b", "a2b")),
+        ("^(x|[ab])$", ("x", "a", "b")),
+        ("^[01]{2}$", ("00", "01", "10", "11")),
+        ("^a{3}$", ("aaa",)),
+        ("^[0-9]{2}$", None),
+        ("^[^a]$", None),
+    ],
+)
+def test_patterns_of_few_words_are_these(pattern: str, words: tuple[str, ...] | None) -> None:
+    found = strings.pattern_set(pattern)
+    assert (found.values if isinstance(found, OneOfStrings) else None) == words
+
+
+def test_no_request_pays_for_the_automaton_of_a_format() -> None:
+    strings.string_dfa.cache_clear()
+    regex_dfa.cache_clear()
+    both = strings.intersect(strings.Format("regex"), Pattern("^/.+/$"))
+    with budget():
+        assert not strings.is_empty(both)
+        assert not strings.is_empty(strings.intersect(strings.Format("uri-reference"), Pattern("ya?ml$")))
+    assert spent() < MAX_STEPS / 10

@@ -50,3 +50,13 @@ def test_some_of_them_may_overlap(keyword: str, extra: Any) -> None:
     values = [{"kind": kind, "v": v} for kind, v in product(("k0", "k1", "k2", "x"), (1, 4, True, "a"))]
     for value in [*values, {"kind": "k2"}, {}, "text", 5]:
         assert matches(grammar, json.dumps(value)) is validator.is_valid(value), value
+
+
+def test_what_tells_them_apart_may_be_optional_and_listed_beside_them() -> None:
+    kinds = [{"properties": {"kind": {"pattern": f"^k{n}@"}, "v": {"const": n}}} for n in range(240)]
+    among = {"type": "object", "properties": {"kind": {"type": "string"}}, "anyOf": kinds}
+    grammar = grammar_alone({"anyOf": [among, {"type": "object", "required": ["none"]}]})
+    assert spent() < MAX_STEPS / 2
+    assert matches(grammar, '{"kind": "k7@x", "v": 7}')
+    assert not matches(grammar, '{"kind": "k7@x", "v": 6}')
+    assert not matches(grammar, '{"kind": "k240@", "v": 240}')

@@ -12,13 +12,14 @@ from typing import TypeAlias
 
 import msgspec
 
+from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema.scalars.formats import format_regex
 from jan_serve.constraint.json_schema.scalars.long_strings import LARGEST_LOW, SHORTEST, LongTails, long_tails
-from jan_serve.constraint.limits import spend
+from jan_serve.constraint.limits import spend, uncharged
 from jan_serve.constraint.regex import language
-from jan_serve.constraint.regex.ast import Alternation, Chars, Concat, Regex
+from jan_serve.constraint.regex.ast import Alternation, Chars, Concat, Loop, Regex, parts
 from jan_serve.constraint.regex.language import has_assertions, regex_dfa, search_regex
 
 
@@ -78,6 +79,11 @@ _URIS = frozenset({"uri", "uri-reference", "iri", "iri-reference"})
 
 # Shorter bounds are counted by an automaton.
 _LONG = 64
+
+_FEW = 16
+
+MOST_COMBINED = 3
+"""Most sets that a search or a terminal combines: of more there are too many states; an automaton merges them."""
 
 ANY_STRING = AnyString()
 NO_STRING = OneOfStrings(())
@@ -168,17 +174,18 @@ def pattern_set(pattern: str) -> StringSet:
         return unite(found, intersect_all([rest, pattern_set(bounded.last), one_more]))
     regex = search_regex(pattern)
     words = _finite_words(regex)
-    if words is not None:
+    if words is not None and (len(words) <= _FEW or not _has_classes(regex)):
         return OneOfStrings(tuple(dict.fromkeys(words)))
     return ANY_STRING if pattern in _FOUND_EVERYWHERE else Pattern(pattern)
 
 
 def _finite_words(regex: Regex) -> list[str] | None:
-    """The words of a regex that is literal characters and alternations; None for any other."""
+    """The words of a regex that is characters, small classes and alternations; None for any other."""
     if isinstance(regex, Chars):
-        if regex.chars and regex.chars[0][0] == regex.chars[-1][1]:
-            return [chr(regex.chars[0][0])]
-        return None
+        few = 0 < charset.size(regex.chars) <= _FEW
+        return [chr(c) for low, high in regex.chars for c in range(low, high + 1)] if few else None
+    if isinstance(regex, Loop) and regex.low == regex.high and regex.low <= _FEW:
+        regex = Concat((regex.item,) * regex.low)
     if isinstance(regex, Concat):
         words = [""]
         for item in regex.items:
@@ -196,6 +203,10 @@ def _finite_words(regex: Regex) -> list[str] | None:
             found += words_of
         return found
     return None
+
+
+def _has_classes(regex: Regex) -> bool:
+    return any(isinstance(part, Chars) and charset.size(part.chars) > 1 for part in parts(regex))
 
 
 def contains(s: StringSet, text: str) -> bool:
@@ -232,7 +243,8 @@ def string_dfa(s: StringSet) -> Dfa:
         case Pattern(pattern):
             return regex_dfa(search_regex(pattern))
         case Format(name):
-            return regex_dfa(format_regex(name))
+            with uncharged():
+                return regex_dfa(format_regex(name))
         case NotIn(item):
             return automata.complement(string_dfa(item))
         case SomeOf(items):
@@ -291,12 +303,16 @@ def is_empty(s: StringSet) -> bool:
         return not s.values
     if isinstance(s, SomeOf):
         return all(map(is_empty, s.items))
+    if isinstance(s, NotIn) and isinstance(s.item, OneOfStrings):
+        return False
     if isinstance(s, AnyString | Length) or uri_bound(s) is not None or plain_regex(s) is not None:
         return False
     if (tails := bounded_tails(s)) is not None:
         return tails[0].is_empty(*tails[1:])
     if (parts := counted(s)) is not None:
         return not automata.has_word(string_dfa(parts[0]), parts[1].low, parts[1].high)
+    if isinstance(s, AllOf) and len(s.items) <= MOST_COMBINED:
+        return not automata.share_word([string_dfa(item) for item in s.items])
     return string_dfa(s).is_empty()
 
 
