@@ -16,7 +16,7 @@ from benchmarks.figures import Figures, Skipped
 from benchmarks.lanes import write_lanes
 from benchmarks.plot import write_curves, write_svg
 from benchmarks.rows import ROWS, Row
-from benchmarks.servers import Command, Running, ours, started
+from benchmarks.servers import Command, Running, ours, peer_of, started
 
 _ROOT = Path(__file__).resolve().parent.parent
 BUILTIN = _ROOT / "models" / "builtin" / "jan-tiny.gguf"
@@ -34,7 +34,10 @@ def main(
     model: Annotated[Path, typer.Option(help="GGUF to serve")] = BUILTIN,
     rounds: Annotated[int, typer.Option(help="rounds of each server, in turn")] = 3,
     peer: Annotated[str, typer.Option(help="URL of a running server (also PEER)")] = "",
-    peer_cmd: Annotated[str, typer.Option(help="command with {model} and {port} (also PEER_CMD)")] = "",
+    peer_cmd: Annotated[
+        list[str] | None,
+        typer.Option(help="[NAME=]command with {model} and {port} (also PEER_CMD); may be repeated"),
+    ] = None,
     flags: Annotated[str, typer.Option(help="flags for jan-serve")] = "",
     row: Annotated[list[str] | None, typer.Option(help="only this row; may be repeated")] = None,
     out: Annotated[Path, typer.Option(help="write all samples as JSON")] = RESULTS / "latest.json",
@@ -51,15 +54,16 @@ def main(
     ] = 0,
 ) -> None:
     """Measure jan-serve, alternating with a peer; prints medians and ratios."""
-    peer, peer_cmd = peer or os.environ.get("PEER", ""), peer_cmd or os.environ.get("PEER_CMD", "")
-    commands = [ours(flags)]
-    if peer or peer_cmd:
-        commands.append(Command(Path(peer_cmd.split()[0]).name if peer_cmd else "peer", peer_cmd, peer))
+    peer, peer_cmds = (
+        peer or os.environ.get("PEER", ""),
+        peer_cmd or os.environ.get("PEER_CMD", "").splitlines(),
+    )
+    commands = [ours(flags), *([Command("peer", url=peer)] if peer else ()), *map(peer_of, peer_cmds)]
     rows = [r for r in ROWS if not row or r.name in row]
     if not rows:
         sys.exit(f"no such row; there are {', '.join(r.name for r in ROWS)}")
     samples: report.Samples = {command.name: {r.name: [] for r in rows} for command in commands}
-    settings = {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmd": peer_cmd}
+    settings = {"model": model.name, "rounds": rounds, "flags": flags, "peer_cmds": peer_cmds}
     missing: dict[str, str] = {}
     drawn: dict[str, list[burst_rows.Lane]] = {}
     for path in (out, plot):

@@ -117,6 +117,14 @@ def ours(extra: str) -> Command:
     )
 
 
+def peer_of(text: str) -> Command:
+    """Another server to start: `NAME=command`, or a command that is named by its program."""
+    name, _, command = text.partition("=")
+    if command and re.fullmatch(r"[\w.-]+", name):
+        return Command(name, command)
+    return Command(Path(shlex.split(text)[0]).name, text)
+
+
 def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from benchmarks.agent_session import agent_requests
-from benchmarks.servers import Command, Refused, Running, ours, started
+from benchmarks.servers import Refused, Running, ours, peer_of, started
 
 _LIMITS: Final = {"/v1/responses": "max_output_tokens", "/v1/messages": "max_tokens"}
 _ANSWER_TOKENS: Final = 16
@@ -31,7 +31,9 @@ def main(
     files: Annotated[list[Path] | None, typer.Argument(help="recorded sessions")] = None,
     model: Annotated[Path, typer.Option(help="GGUF to serve")] = Path("models/builtin/jan-tiny.gguf"),
     flags: Annotated[str, typer.Option(help="flags for jan-serve")] = "",
-    peer_cmd: Annotated[list[str] | None, typer.Option(help="commands with {model} and {port}")] = None,
+    peer_cmd: Annotated[
+        list[str] | None, typer.Option(help="[NAME=]command with {model} and {port}; may be repeated")
+    ] = None,
 ) -> None:
     sessions = {
         path.stem: list(_requests(path.read_text(encoding="utf-8").splitlines())) for path in files or ()
@@ -39,7 +41,7 @@ def main(
     if not sessions:
         generated = [{"path": "/v1/messages", "body": body} for body in agent_requests("default", 1)]
         sessions = {"generated": generated}
-    commands = [ours(flags), *(Command(Path(line.split()[0]).name, line) for line in peer_cmd or ())]
+    commands = [ours(flags), *map(peer_of, peer_cmd or ())]
     print(
         "| session | server | turns | wall s | CPU s | wall after the first | prompt tokens | anew | twice | errors |"
     )

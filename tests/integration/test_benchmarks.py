@@ -12,6 +12,7 @@ import pytest
 from gguf import GGUFReader
 
 from benchmarks.bench_model import write_bench_model
+from benchmarks.servers import Command, peer_of
 from benchmarks.shapes import SHAPES, DeltaNet, Shape
 from tests.support.worker import running_worker
 
@@ -95,3 +96,15 @@ def test_shapes_of_larger_models_answer_in_each_type_of_weights(
     with running_worker(path, n_ctx=512) as worker:
         assert (worker.facts.architecture, worker.facts.n_layer) == (shape.architecture, shape.n_layer)
         assert worker.run_one("hello", max_tokens=8, ignore_eos=True).usage.completion_tokens == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "command"),
+    [
+        ("/opt/bin/llama-server -m {model}", "llama-server", "/opt/bin/llama-server -m {model}"),
+        ("ik=/opt/ik/llama-server -m {model}", "ik", "/opt/ik/llama-server -m {model}"),
+        ("server --alias=a -m {model}", "server", "server --alias=a -m {model}"),
+    ],
+)
+def test_a_peer_is_named_by_its_program_or_by_its_name(text: str, name: str, command: str) -> None:
+    assert peer_of(text) == Command(name, command)
