@@ -84,7 +84,8 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
 """All formats, in the order they are tried. The last one matches every template."""
 
 _CODE: Final = re.compile(r"\{[{%](.*?)[}%]\}", re.DOTALL)
-_STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)", re.DOTALL)
+"""One that does not end has all that follows."""
 _TOOL_VARIABLES: Final = re.compile(r"(?<![\w.])(?:tools|functions|xml_tools|available_tools)\b")
 
 
@@ -97,7 +98,10 @@ def detect_format(template: str | None) -> ChatFormat:
 
 def knows_tools(template: str | None) -> bool:
     """Whether a chat template shows tools to the model. If not, `tool_instructions` must."""
-    code = " ".join(match.group(1) for match in _CODE.finditer(template or ""))
+    text = template or ""
+    # Behind the last closer no code ends: the pattern would read the rest again from each opener.
+    ended = text[: max(text.rfind("}}"), text.rfind("%}")) + 2]
+    code = " ".join(match.group(1) for match in _CODE.finditer(ended))
     return _TOOL_VARIABLES.search(_STRINGS.sub('""', code)) is not None
 
 

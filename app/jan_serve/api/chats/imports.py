@@ -25,7 +25,7 @@ from jan_serve.journal.chats import ChatToStore
 MAX_CHATS: Final = 10_000
 _OURS: Final = uuid.UUID("a3b7d5d8-5d0e-4f3c-9a5e-0d6f2f7f4c11")
 _REASONING: Final = re.compile(
-    r'<details type="reasoning"[^>]*>\s*<summary>[^<]*</summary>(.*?)</details>\s*', re.S
+    r'<details type="reasoning"[^<>]*>\s*<summary>[^<]*</summary>(.*?)</details>\s*', re.S
 )
 _QUOTE: Final = re.compile(r"^> ?", re.M)
 _SHOWN_ROLES: Final = frozenset({"user", "assistant", "tool"})
@@ -145,10 +145,10 @@ def _of_open_webui(item: Mapping[str, object]) -> Mapping[str, object]:
         role, text = _text(message, "role"), _text(message, "content")
         made = None
         if role in _SHOWN_ROLES:
-            thoughts = "\n\n".join(_QUOTE.sub("", part).strip() for part in _REASONING.findall(text))
-            made = _message(message.get("id"), role, _REASONING.sub("", text))
+            reasoning, answer = _apart(text)
+            made = _message(message.get("id"), role, answer)
             made |= _given(
-                reasoning=thoughts,
+                reasoning=reasoning,
                 model=_text(message, "model"),
                 attachments=[*_webui_files(_list(message, "files"))],
             )
@@ -165,6 +165,15 @@ def _of_open_webui(item: Mapping[str, object]) -> Mapping[str, object]:
         "settings": {"system": _text(params, "system") or _text(chat, "system")},
         "messages": line_of(_named(nodes), _name(history.get("currentId")) if known else before),
     }
+
+
+def _apart(text: str) -> tuple[str, str]:
+    """The reasoning in the text, and the text without it."""
+    # Behind the last closer no reasoning ends: the pattern would read the rest again from each opener.
+    before, closer, rest = text.rpartition("</details>")
+    ended = before + closer + rest[: len(rest) - len(rest.lstrip())]
+    reasoning = "\n\n".join(_QUOTE.sub("", part).strip() for part in _REASONING.findall(ended))
+    return reasoning, _REASONING.sub("", ended) + text[len(ended) :]
 
 
 def _webui_files(files: list[object]) -> Iterable[dict[str, str]]:

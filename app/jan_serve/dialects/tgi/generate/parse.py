@@ -197,9 +197,12 @@ def prompt_with_images(facts: ModelFacts, inputs: str, *, add_special: bool) -> 
     A model that reads text only reads the Markdown of an image's address. It refuses an image that is in the Markdown
     itself: as text, that is nothing but a long one.
     """
-    pieces = _IMAGE.split(inputs)
+    # Behind the last `)` no image ends: the pattern would read the rest again from each `![](`.
+    end = inputs.rfind(")") + 1
+    pieces = _IMAGE.split(inputs[:end])
     if len(pieces) == 1:
         return None
+    pieces[-1] += inputs[end:]
     parts = [
         ImagePart(piece, "inputs") if index % 2 else TextPart(piece) for index, piece in enumerate(pieces)
     ]

@@ -38,10 +38,16 @@ def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[Sim
     pieces: the bytes of each token; of special tokens, their names.
     """
     data = text.encode()
-    at = 0
+    at = word = 0  # word: where the spaces from `at` on end, if it is behind `at`
     found: list[SimpleToken] = []
     for token, piece in zip(tokens, pieces, strict=True):
-        start, covered = _covered(data, at, piece)
+        # SentencePiece adds a space before the text; some special tokens remove the spaces around them.
+        forms = (piece, piece[1:]) if piece.startswith(b" ") else (piece,)
+        start, covered = at, _covered(data, at, forms)
+        if not covered:
+            if word <= at:
+                word = _after_spaces(data, at)
+            start, covered = word, _covered(data, word, forms)
         if covered:
             at = start + len(covered)
             found.append(
@@ -52,15 +58,9 @@ def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[Sim
     return found
 
 
-def _covered(data: bytes, at: int, piece: bytes) -> tuple[int, bytes]:
-    """The start of the piece from `at` on, and the part of it in the text; empty if it is not there."""
-    # SentencePiece adds a space before the text; some special tokens remove the spaces around them.
-    forms = (piece, piece[1:]) if piece.startswith(b" ") else (piece,)
-    for start in (at, _after_spaces(data, at)):
-        for form in forms:
-            if form and data.startswith(form, start):
-                return start, form
-    return at, b""
+def _covered(data: bytes, start: int, forms: Sequence[bytes]) -> bytes:
+    """The first of the forms with which the text goes on; empty if there is none."""
+    return next((form for form in forms if form and data.startswith(form, start)), b"")
 
 
 def _after_spaces(data: bytes, at: int) -> int:
