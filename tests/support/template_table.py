@@ -36,6 +36,7 @@ left out but what the last column names: what a template does not take, the serv
 OWN: Final = {
     "HuggingFaceTB-Idefics3": "a space before each answer",
     "LLaVA-NeXT": "a space before each answer",
+    "Mistral-Small-3.1-tools": "ids of calls come last; tools are listed before the last question",
     "Mistral-Small-3.2-24B-Instruct-2506": "tools are listed before the last question",
     "mistralai-Mistral-Nemo-Instruct-2407": "ids of calls come last; tools are listed before the last question",
     "unsloth-Apriel-1.5": "ids of calls come last",
@@ -64,11 +65,14 @@ def _row(template: RealTemplate) -> Iterator[str]:
 
 def _shown_otherwise(source: str) -> Iterator[str]:
     traits, chat_format = traits_of(source), detect_format(source)
-    with_calls = knows_tools(source) and writes_calls(source) and traits.calls
-    if not knows_tools(source):
+    with_tools = knows_tools(source) and traits.tools
+    with_calls = with_tools and writes_calls(source) and traits.calls
+    if not with_tools:
         yield "tools, as text in the system message"
     if not with_calls and not (writes_calls(source) and traits.calls):
         yield "calls and results, as text"
+    if with_calls and not traits.calls_alone:
+        yield "calls without a list of tools, as text"
     if with_calls and not traits.parallel_calls:
         yield "several calls, in turns of their own"
     if with_calls and traits.call_opening is not None:

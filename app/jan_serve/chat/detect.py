@@ -25,13 +25,17 @@ from jan_serve.chat.formats.marked_json import (
     GRANITE3,
     GRANITE3_2,
     GRANITE4,
+    GRANITE_CODE,
+    HUNYUAN,
+    INTERNLM,
+    JAMBA,
     NEMOTRON,
     PHI4,
 )
 from jan_serve.chat.formats.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from jan_serve.chat.formats.mistral import MISTRAL_ARGS, MISTRAL_ARRAY, MISTRAL_CALL_ID
 from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
-from jan_serve.chat.formats.python_calls import LFM2, LLAMA3
+from jan_serve.chat.formats.python_calls import LFM2, LLAMA3, LLAMA4, MINICPM3, OLMO3, PYTHON_LIST, XLAM
 from jan_serve.chat.formats.solar_open import SOLAR_OPEN
 
 FORMATS: Final[tuple[ChatFormat, ...]] = (
@@ -59,12 +63,17 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
     MINIMAX_M1,
     APERTUS,
     APRIEL,
+    JAMBA,
+    HUNYUAN,
+    INTERNLM,
     NEMOTRON,
     FIREFUNCTION,
     GIGACHAT3_1,
     GIGACHAT3,
     HUNYUAN3,
+    MINICPM3,
     LFM2,
+    OLMO3,
     SMOLLM3,
     MINICPM5,
     SEED_OSS,
@@ -78,7 +87,11 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
     GRANITE3,
     PHI4,
     HERMES,
+    PYTHON_LIST,
+    XLAM,
+    LLAMA4,
     LLAMA3,
+    GRANITE_CODE,
     GENERIC,
 )
 """All formats, in the order they are tried. The last one matches every template."""

@@ -37,16 +37,20 @@ def shown_history(
 
     knows_tools, writes_calls: as `detect` has them. Where they are false, tools, calls and results become text.
     """
+    shows_calls = writes_calls and traits.calls and (traits.calls_alone or (knows_tools and bool(tools)))
     messages = with_results_at_their_calls(
-        messages, one_call_a_turn=knows_tools and not traits.parallel_calls
+        messages, one_call_a_turn=shows_calls and not traits.parallel_calls
     )
+    if tools and traits.system_for_tools and all(message.role != "system" for message in messages[:1]):
+        messages = (Message(role="system", content=""), *messages)
     if traits.system_role and not traits.late_system:
         messages = _with_one_system(messages)
     if not knows_tools:
-        messages, tools = with_tools_as_text(messages, tools, chat_format, calls_too=not writes_calls), ()
-    elif not traits.calls:
+        messages, tools = with_tools_as_text(messages, tools, chat_format, calls_too=not shows_calls), ()
+    elif not shows_calls:
         messages = with_calls_as_text(messages, chat_format)
-    elif not (traits.orphan_results and traits.repeated_turns):
+        messages = messages if traits.results else tuple(with_results_as_text(messages))
+    if shows_calls and not (traits.orphan_results and traits.repeated_turns):
         messages = _with_orphans_as_text(messages)
     if traits.call_opening is not None and chat_format.calls.at_start and traits.repeated_turns:
         messages = _with_text_in_turns_of_its_own(messages)

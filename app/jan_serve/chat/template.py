@@ -120,7 +120,7 @@ def render_prompt(request: RenderRequest) -> str:
         prompt.tools,
         traits,
         chat_format,
-        knows_tools=knows_tools(request.template),
+        knows_tools=knows_tools(request.template) and traits.tools,
         writes_calls=writes_calls(request.template),
     )
     messages, partial = _split_partial_answer(messages) if prompt.continues_answer else (messages, None)
@@ -162,7 +162,7 @@ def _warnings(messages: tuple[Message, ...]) -> tuple[str, ...]:
 def _call_form(template: str) -> CallForm | None:
     """The form of a template's calls, cached. None where it is that of the format, or the template writes none."""
     chat_format, traits = detect_format(template), traits_of(template)
-    if not (knows_tools(template) and writes_calls(template) and traits.calls):
+    if not (knows_tools(template) and traits.tools and writes_calls(template) and traits.calls):
         return None
     parallel = chat_format.calls.parallel and traits.parallel_calls
     prompt = ChatPrompt(messages=probe_history(parallel=parallel), tools=PROBE_TOOLS)

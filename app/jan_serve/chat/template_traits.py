@@ -10,17 +10,20 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, Final
 
 import jinja2
 import msgspec
 
+from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.errors import TemplateError
 
 _NEEDLE: Final = "needle-7f3a"
 _OTHER: Final = "other-7f3b"
+_DONE: Final = "done-7f3c"
 _KEY: Final = "key_of_needle"
 _ARGUMENTS: Final[dict[str, Any]] = {_KEY: _NEEDLE, "flag": True, "list": [None, 7]}
 _AS_TEXT: Final = json.dumps(_ARGUMENTS)
@@ -51,16 +54,18 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The input that a template requires, and the parts of it that it shows.
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
-    null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
+    null_content: the content of a turn with calls is null, not "". tools: listed tools are shown, where the
+    template reads any. system_for_tools: only beside a system message. system_role: a system message is shown.
     late_system: so are a second one, one after an answer (behind it), and one between two turns of the user.
-    system_before_results: it is where results come last. repeated_turns: two turns of the user in a row are shown, also
-    with a call and its result between. any_start: a history may begin with a call or an answer, or have a system
-    message only. empty_turns: an answer may be empty. descriptions: every tool and parameter must have one.
-    simple_types: a parameter's type must be one word, and an object's members need a type. calls: a turn's calls are
-    shown. parallel_calls: all are. calls_last: so are those at the end of a history. call_opening: what precedes the
-    name of a turn's first call; None where a turn's text is shown before its calls. orphan_results: results that follow
-    no call are shown, and those of unknown calls. short_ids: ids of calls must have nine letters and digits.
-    no_tools: without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
+    system_before_results: it is where results come last. repeated_turns: two turns of the user in a row are shown,
+    also with a call and its result between. any_start: a history may begin with a call or an answer, or have a
+    system message only. empty_turns: an answer may be empty. descriptions: every tool and parameter must have one.
+    simple_types: a parameter's type must be one word, and an object's members need a type. calls: a turn's calls
+    are shown. calls_alone: without a list of tools too. results: results are, where calls are not. parallel_calls:
+    all calls are. calls_last: so are those at the end of a history. call_opening: what precedes the name of a
+    turn's first call; None where a turn's text is shown before its calls. orphan_results: results that follow no
+    call are shown, and those of unknown calls. short_ids: ids of calls must have nine letters and digits. no_tools:
+    without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
     `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them. no_effort: the word for no thought.
     """
 
@@ -69,6 +74,8 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     null_content: bool = False
     descriptions: bool = False
     simple_types: bool = False
+    tools: bool = True
+    system_for_tools: bool = False
     system_role: bool = True
     late_system: bool = True
     system_before_results: bool = True
@@ -76,6 +83,8 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     any_start: bool = True
     empty_turns: bool = True
     calls: bool = True
+    calls_alone: bool = True
+    results: bool = True
     parallel_calls: bool = True
     call_opening: str | None = None
     orphan_results: bool = True
@@ -90,12 +99,17 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 def traits_of(source: str) -> TemplateTraits:
     """The traits of a template, cached. Renders it some twenty times. Raises TemplateError if it does not compile."""
     render = partial(_rendered, compiled(source))
-    parts = [{"type": "text", "text": _NEEDLE}]
-    list_content = not _shows(render, _NEEDLE, None) and _shows(render, parts, None)
-    content = parts if list_content else _NEEDLE
+    takes_text, takes_parts = _shows(render, _NEEDLE, None), _shows(render, _parts(_NEEDLE), None)
+    as_parts = takes_parts and not takes_text
+    content = _parts(_NEEDLE) if as_parts else _NEEDLE
     no_tools = _shows(render, content, None) or not _shows(render, content, [])
-    null_content = not _shows_call(render, "") and _shows_call(render, None)
-    call_content: str | None = None if null_content else ""
+    alone, beside_system = _listed(render, as_parts, ("user",)), _listed(render, as_parts, ("system", "user"))
+    tools = alone or beside_system or not knows_tools(source)
+    if not tools:
+        render = partial(_without_tools, render, None if no_tools else [])
+    call_content = _call_content(render, not as_parts, takes_parts)
+    list_content = isinstance(call_content, list)
+    content = _parts(_NEEDLE) if list_content else _NEEDLE
     objects = _takes_objects(render, call_content)
     probe = _Probe(
         render=render,
@@ -105,19 +119,24 @@ def traits_of(source: str) -> TemplateTraits:
         arguments=_ARGUMENTS if objects else _AS_TEXT,
     )
     calls = probe.shows("user Hi.", "call", "result done")
+    of_calls = _traits_of_calls(probe) if calls else {}
     return TemplateTraits(
         object_arguments=objects,
         list_content=list_content,
-        null_content=null_content,
+        null_content=call_content is None,
         descriptions=_needs_descriptions(render, content),
         simple_types=_needs_simple_types(render, content),
         no_tools=no_tools,
         efforts=_efforts(source, content, probe.no_tools, _PLAIN, EFFORTS),
         no_effort=next(iter(_efforts(source, content, probe.no_tools, (), _NO_EFFORTS)), None),
+        tools=tools,
+        system_for_tools=beside_system and not alone,
         calls=calls,
+        results=of_calls.get("calls_alone", False)
+        or probe.shows("user Hi.", "assistant Hello.", f"result {_NEEDLE}", "user So?"),
         parallel_calls=_OTHER in _render_call(render, probe.arguments, call_content, another=True),
         **_traits_of_turns(probe, calls),
-        **(_traits_of_calls(probe) if calls else {}),
+        **of_calls,
     )
 
 
@@ -134,16 +153,17 @@ class _Probe(msgspec.Struct, frozen=True, kw_only=True):
     render: Render
     no_tools: list[dict[str, Any]] | None
     list_content: bool
-    call_content: str | None
+    call_content: Any
     arguments: Any
 
-    def text(self, *turns: str, call_id: str = PROBE_ID, with_tool: bool = False) -> str:
-        """The text; empty if the template rejects the turns. The tool is listed if there is a call, or `with_tool`."""
+    def text(self, *turns: str, call_id: str = PROBE_ID, with_tool: bool | None = None) -> str:
+        """The text; empty if the template rejects the turns. with_tool: list the tool; None: if there is a call."""
         messages = [self._message(turn, call_id) for turn in turns]
-        with_tool = with_tool or any(turn.startswith(("call", "result", "orphan")) for turn in turns)
+        if with_tool is None:
+            with_tool = any(turn.startswith(("call", "result", "orphan")) for turn in turns)
         return self.render(messages, [_TOOL] if with_tool else self.no_tools)
 
-    def shows(self, *turns: str, with_tool: bool = False) -> bool:
+    def shows(self, *turns: str, with_tool: bool | None = None) -> bool:
         """Whether all needles are shown."""
         text = self.text(*turns, with_tool=with_tool)
         wanted = {needle for needle in (_NEEDLE, _OTHER) for turn in turns if needle in turn}
@@ -152,7 +172,7 @@ class _Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     def _message(self, turn: str, call_id: str) -> dict[str, Any]:
         role, _, text = turn.partition(" ")
-        content: Any = [{"type": "text", "text": text}] if self.list_content else text
+        content: Any = _parts(text) if self.list_content else text
         if role == "call":
             function = {"name": "probe", "arguments": self.arguments}
             call = {"id": call_id, "type": "function", "function": function}
@@ -194,12 +214,15 @@ def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
     """Those that count only where calls are shown."""
     called = ("user Hi.", "call", "result done")
     return {
+        "calls_alone": _NEEDLE in probe.text(*called, with_tool=False),
         "call_opening": _call_opening(probe),
         "orphan_results": probe.shows("user Hi.", f"orphan {_NEEDLE}", "assistant So.", f"orphan {_OTHER}")
         and probe.shows(*called, f"orphan {_OTHER}")
         and probe.shows("user Hi.", "call", f"orphan {_OTHER}"),
         "calls_last": probe.shows("user Hi.", "call"),
-        "short_ids": _NEEDLE not in probe.text(*called, call_id="call_0-of-7"),
+        "short_ids": any(
+            _NEEDLE not in probe.text(*called, call_id=each) for each in ("call_0-of-7", "call_0")
+        ),
     }
 
 
@@ -236,8 +259,8 @@ def _rendered(
         "bos_token": "",
         "eos_token": "",
         "add_generation_prompt": True,
-        "strftime_now": _no_date,
-        "functions": "[]",
+        "strftime_now": _some_date,
+        "functions": json.dumps([tool["function"] for tool in tools or ()]),
         "datetime": "Jan 01 2000",
         "date_string": "01 Jan 2000",
     }
@@ -265,13 +288,32 @@ def _efforts(
     )
 
 
-def _no_date(date_format: str) -> str:
-    del date_format
-    return "2000-01-01"
+def _some_date(date_format: str) -> str:
+    return datetime(2000, 1, 1, tzinfo=UTC).strftime(date_format)
 
 
 def _shows(render: Render, content: Any, tools: list[dict[str, Any]] | None) -> bool:
     return _NEEDLE in render([{"role": "user", "content": content}], tools)
+
+
+def _without_tools(
+    render: Render,
+    no_tools: list[dict[str, Any]] | None,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+) -> str:
+    del tools
+    return render(messages, no_tools)
+
+
+def _listed(render: Render, as_parts: bool, roles: tuple[str, ...]) -> bool:
+    """Whether the template shows a tool beside messages of these roles."""
+    content = _parts("Hi.") if as_parts else "Hi."
+    return "probe" in render([{"role": role, "content": content} for role in roles], [_TOOL])
+
+
+def _parts(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}]
 
 
 def _needs_descriptions(render: Render, content: Any) -> bool:
@@ -292,11 +334,24 @@ def _needs_simple_types(render: Render, content: Any) -> bool:
     return _NEEDLE not in render(messages, [tool]) and _NEEDLE in render(messages, [_TOOL])
 
 
-def _shows_call(render: Render, content: str | None) -> bool:
-    return any(_NEEDLE in _render_call(render, arguments, content) for arguments in (_AS_TEXT, _ARGUMENTS))
+def _call_content(render: Render, as_text: bool, as_parts: bool) -> Any:
+    """The empty content of a turn with calls: text, null, or a list of parts, as all content is then.
+
+    The first with which the template shows a call and its result, else a call. as_text, as_parts: what it takes.
+    """
+    forms: list[Any] = ["", None] if as_text else []
+    if as_parts:
+        forms.append(_parts(""))
+
+    def shown(content: Any) -> tuple[bool, bool]:
+        texts = [_render_call(render, arguments, content) for arguments in (_AS_TEXT, _ARGUMENTS)]
+        with_call = [text for text in texts if _NEEDLE in text]
+        return bool(with_call), any(_DONE in text for text in with_call)
+
+    return max(forms, key=shown)
 
 
-def _takes_objects(render: Render, content: str | None) -> bool:
+def _takes_objects(render: Render, content: Any) -> bool:
     """Whether arguments must be a mapping.
 
     Text is right where the template fails on a mapping, leaves it out or pastes Python's notation of it, and where it
@@ -310,15 +365,22 @@ def _takes_objects(render: Render, content: str | None) -> bool:
     return not (pasted or as_text == as_object)
 
 
-def _render_call(render: Render, arguments: Any, content: str | None, *, another: bool = False) -> str:
-    """Render a turn with one call, or two if `another`, and the results."""
+def _render_call(render: Render, arguments: Any, content: Any, *, another: bool = False) -> str:
+    """Render a turn with one call, or two if `another`, and the results. content: that of the turn."""
+    as_parts = isinstance(content, list)
     names = ["probe", _OTHER] if another else ["probe"]
     calls = [
         {"id": f"call0000{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for index, name in enumerate(names)
     ]
     results = [
-        {"role": "tool", "tool_call_id": call["id"], "name": name, "content": "done"}
+        {
+            "role": "tool",
+            "tool_call_id": call["id"],
+            "name": name,
+            "content": _parts(_DONE) if as_parts else _DONE,
+        }
         for call, name in zip(calls, names, strict=True)
     ]
-    return render([_USER, {"role": "assistant", "content": content, "tool_calls": calls}, *results], [_TOOL])
+    user = {"role": "user", "content": _parts("Hi.")} if as_parts else _USER
+    return render([user, {"role": "assistant", "content": content, "tool_calls": calls}, *results], [_TOOL])

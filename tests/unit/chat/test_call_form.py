@@ -86,7 +86,8 @@ def shown_calls(template: RealTemplate, calls: list[tuple[str, dict[str, Any]]])
     text, chat_format = rendered(template, (ask, Message(role="assistant", tool_calls=turn), *results), False)
     layout = chat_format.calls
     opening, last = layout.opening.lstrip("\n"), layout.call[-1]
-    first = opening or (layout.call[0].lstrip("\n") if isinstance(layout.call[0], str) else calls[0][0])
+    head = layout.call[0] if isinstance(layout.call[0], str) else calls[0][0]
+    first = (opening + head).lstrip("\n")
     closing = ((last if isinstance(last, str) else "}") + layout.closing).rstrip()
     end = text.rindex(closing, 0, text.index("OUTCOME")) + len(closing)
     start = end
@@ -98,6 +99,7 @@ def shown_calls(template: RealTemplate, calls: list[tuple[str, dict[str, Any]]])
 OWN_FORMS = {
     "CohereForAI-c4ai-command-r-plus-tool_use": "JSON is indented by what is around it too",
     "MiniMax-M3": "arrays as elements, which the grammar writes as JSON",
+    "openbmb-MiniCPM3-4B": "no space after the comma between arguments",
 }
 """Templates that show what the grammar does not write."""
 

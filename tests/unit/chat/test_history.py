@@ -165,7 +165,7 @@ def test_an_answer_is_no_part_of_the_result_before_it(template: RealTemplate) ->
     )
 
 
-OWN_INSTRUCTIONS = ("muse-glimmer", "unsloth-Apriel-1.5")
+OWN_INSTRUCTIONS = ("allenai-Olmo-3.1-32B-Instruct", "muse-glimmer", "unsloth-Apriel-1.5")
 """Templates that show instructions of their own where a history has no system message at all."""
 
 

@@ -1,4 +1,5 @@
-"""Apertus, Apriel, FireFunction, GigaChat, Granite, Nemotron and Phi-4-mini write JSON calls after one marker.
+"""Apertus, Apriel, FireFunction, GigaChat, Granite, Hunyuan A13B, InternLM, Jamba, Nemotron and Phi-4-mini write JSON
+calls after one marker.
 
 Source: the models' chat templates, and Microsoft's model card.
 """
@@ -84,6 +85,68 @@ APRIEL = ChatFormat(
         ends=(_APRIEL_OPEN,),
     ),
     special_tokens=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", _APRIEL_OPEN, _APRIEL_CLOSE),
+)
+
+
+JAMBA = ChatFormat(
+    name="jamba",
+    signature=Signature(all_of=("<|bom|>", _APRIEL_OPEN)),
+    # The template writes a space before each answer.
+    parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, around_text=(" ", "")),
+    calls=msgspec.structs.replace(
+        _list(_APRIEL_OPEN, _APRIEL_CLOSE),
+        opening=f" {_APRIEL_OPEN}[\n    ",
+        separator=",\n    ",
+        closing=f"\n]{_APRIEL_CLOSE}",
+    ),
+    text_opens=" ",
+    special_tokens=(_APRIEL_OPEN, _APRIEL_CLOSE),
+)
+
+HUNYUAN = ChatFormat(
+    name="hunyuan",
+    signature=Signature(all_of=("<|extra_0|>", _APRIEL_OPEN)),
+    parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, around_text=("助手\uff1a", "")),
+    calls=_list(_APRIEL_OPEN, _APRIEL_CLOSE),
+    thought=Thought(ends=(_APRIEL_OPEN,)),
+    special_tokens=(_APRIEL_OPEN, _APRIEL_CLOSE, "<think>", "</think>"),
+)
+
+
+_INTERNLM_OPEN = "<|action_start|><|plugin|>"
+_INTERNLM_CLOSE = "<|action_end|>"
+
+INTERNLM = ChatFormat(
+    name="internlm",
+    signature=Signature(all_of=("<|action_start|>",)),
+    parse=marker_parser(JsonCalls(closers=(_INTERNLM_CLOSE,)), _INTERNLM_OPEN, "<|action_start|> <|plugin|>"),
+    calls=CallLayout(
+        call=(
+            _INTERNLM_OPEN + '\n{"name": "',
+            Slot.NAME,
+            '", "arguments": ',
+            Slot.ARGUMENTS,
+            "}" + _INTERNLM_CLOSE,
+        ),
+        triggers=(_INTERNLM_OPEN,),
+    ),
+    special_tokens=("<|action_start|>", "<|plugin|>", _INTERNLM_CLOSE),
+)
+
+
+_GRANITE_CODE_OPEN = "<function_call>"
+
+GRANITE_CODE = ChatFormat(
+    name="granite-code",
+    signature=Signature(all_of=(f"{_GRANITE_CODE_OPEN} ",)),
+    parse=marker_parser(JsonCalls(), _GRANITE_CODE_OPEN),
+    calls=CallLayout(
+        call=(_GRANITE_CODE_OPEN + ' {"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator="\n",
+        triggers=(_GRANITE_CODE_OPEN,),
+    ),
+    thought=None,
+    special_tokens=(_GRANITE_CODE_OPEN,),
 )
 
 

@@ -5,6 +5,8 @@ Source: the models' chat templates and mistral-common's tokenizer versions (v3 a
 
 from __future__ import annotations
 
+import msgspec
+
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, IdStyle, Signature, Thought
 from jan_serve.chat.parsers.json_calls import BareNameCalls, JsonCalls
@@ -23,12 +25,13 @@ _read = marker_parser(
 )
 
 
-def _mistral(name: str, signature: Signature, layout: CallLayout) -> ChatFormat:
+def _mistral(name: str, signature: Signature, layout: CallLayout, *others: CallLayout) -> ChatFormat:
     return ChatFormat(
         name=name,
         signature=signature,
         parse=_read,
         calls=layout,
+        other_calls=others,
         thought=_THOUGHT,
         special_tokens=_TOKENS,
         id_style=IdStyle.NINE_CHARACTERS,
@@ -47,14 +50,17 @@ MISTRAL_ARGS = _mistral(
     CallLayout(call=(CALLS, Slot.NAME, ARGS, Slot.ARGUMENTS), triggers=(CALLS,)),
 )
 
+_ARRAY = CallLayout(
+    opening=CALLS + "[",
+    call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, ', "id": "', Slot.CALL_ID, '"}'),
+    separator=", ",
+    closing="]",
+    triggers=(CALLS,),
+)
+
 MISTRAL_ARRAY = _mistral(
     "mistral-array",
     Signature(all_of=(CALLS,)),
-    CallLayout(
-        opening=CALLS + "[",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, ', "id": "', Slot.CALL_ID, '"}'),
-        separator=", ",
-        closing="]",
-        triggers=(CALLS,),
-    ),
+    _ARRAY,
+    msgspec.structs.replace(_ARRAY, opening=CALLS + " ["),
 )

@@ -1,9 +1,11 @@
-"""Llama 3.1 to 3.3, LFM2 and LFM2.5 write calls in Python's notation or as JSON; a parser reads the keyword arguments.
+"""Llama 3.1 to 4, xLAM, LFM2, Olmo 3 and others write calls in Python's notation or as JSON without a marker.
 
 Source: the models' chat templates and Meta's prompt format pages. A call of Llama is the whole answer, one JSON
 object without a marker, or after `<|python_tag|>`. An object is a call only if it has no other keys and names a tool
-of the request: any other JSON is an answer. Semicolons separate several calls. LFM2 writes Python calls in a list,
-between markers; LFM2.5 writes true, false and null as in JSON.
+of the request: any other JSON is an answer. Semicolons separate several calls; Llama 4 writes them without any. Where
+the template asks for a list, the whole answer is one: of Python calls (Llama 4, Gemma 3, ToolACE), or of JSON objects
+(xLAM). LFM2 writes Python calls in a list, between markers; LFM2.5 writes true, false and null as in JSON. Olmo 3 and
+MiniCPM3 write one Python call a line, between markers.
 """
 
 from __future__ import annotations
@@ -27,13 +29,14 @@ _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
 class PythonCalls(msgspec.Struct, frozen=True, kw_only=True):
     """closers: end the calls. suffix: an optional suffix of the name. known_only: a call of an unknown tool is text.
 
-    or_json: the syntax of JSON calls in place of Python calls.
+    or_json: the syntax of JSON calls in place of Python calls. lines: a call may follow on the next line.
     """
 
     closers: tuple[str, ...] = ()
     suffix: str = ""
     known_only: bool = False
     or_json: JsonCalls | None = None
+    lines: bool = False
 
     def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
         return _read_calls(context, self, marker)
@@ -48,7 +51,7 @@ def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Step
         yield from syntax.or_json(context, "[" if in_list else marker)
         return
     any_call = False
-    while not any_call or (in_list and (yield from stream.accept(","))):
+    while not any_call or (yield from _has_another(context, syntax, in_list)):
         yield from stream.skip_space()
         begun_name = yield from _read_call(context, syntax)
         if begun_name is not None:
@@ -62,6 +65,13 @@ def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Step
         yield from stream.skip_space()
     stream.stop_recording()
     yield from stream.accept(*syntax.closers)
+
+
+def _has_another(context: ParseContext, syntax: PythonCalls, in_list: bool) -> Steps[bool]:
+    if in_list:
+        return (yield from context.stream.accept(",")) is not None
+    next_one = yield from context.stream.peek(1)
+    return syntax.lines and re.match(r"[^\W\d]", next_one) is not None
 
 
 def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[str | None]:
@@ -105,7 +115,7 @@ def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | No
 TAG = "<|python_tag|>"
 
 _objects = JsonCalls(known_only=True)
-_python = PythonCalls(known_only=True, suffix=".call")
+_python = PythonCalls(known_only=True, suffix=".call", or_json=_objects)
 
 
 def _read_answer(context: ParseContext, marker: str) -> Steps[None]:
@@ -135,6 +145,50 @@ LLAMA3 = ChatFormat(
 )
 
 
+_LIST_EXAMPLE = "[func_name1(params_name1=params_value1"
+
+LLAMA4 = msgspec.structs.replace(
+    LLAMA3,
+    name="llama4",
+    signature=Signature(all_of=("<|header_start|>",), none_of=(_LIST_EXAMPLE,)),
+    parse=marker_parser(_read_answer, "<|python_end|>", first=_read_answer),
+    calls=msgspec.structs.replace(LLAMA3.calls, separator="", parallel=True),
+    thought=None,
+    special_tokens=("<|python_start|>", "<|python_end|>"),
+)
+
+PYTHON_LIST = ChatFormat(
+    name="python-list",
+    signature=Signature(all_of=(_LIST_EXAMPLE,)),
+    parse=marker_parser(_read_answer, "<|python_start|>", first=_read_answer),
+    calls=CallLayout(
+        opening="[",
+        call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
+        separator=", ",
+        closing="]",
+        arguments=PythonArguments(),
+        triggers=("[",),
+        at_start=True,
+        confirmed_by="(",
+    ),
+    special_tokens=("<|python_start|>", "<|python_end|>"),
+)
+
+XLAM = ChatFormat(
+    name="xlam",
+    signature=Signature(all_of=('[{"name": "tool_call_name", "arguments": {',)),
+    parse=marker_parser(_read_answer, TAG, first=_read_answer),
+    calls=CallLayout(
+        opening="[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]",
+        triggers=('[{"name": "',),
+        at_start=True,
+        confirmed_by='"',
+    ),
+)
+
 _LFM_OPEN = "<|tool_call_start|>"
 _LFM_CLOSE = "<|tool_call_end|>"
 
@@ -155,4 +209,37 @@ LFM2 = ChatFormat(
     thought=Thought(ends=(_LFM_OPEN,)),
     special_tokens=(_LFM_OPEN, _LFM_CLOSE, "<think>", "</think>"),
     thought_field="thinking",
+)
+
+
+def _lines(name: str, signature: Signature, opening: str, closing: str, thought: Thought) -> ChatFormat:
+    """One Python call a line, between two markers, which may have line breaks of their own."""
+    end = closing.lstrip()
+    return ChatFormat(
+        name=name,
+        signature=signature,
+        parse=marker_parser(PythonCalls(closers=(end,), lines=True), opening),
+        calls=CallLayout(
+            opening=opening,
+            call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
+            separator="\n",
+            closing=closing,
+            arguments=PythonArguments(json_words=True),
+            triggers=(opening,),
+        ),
+        thought=msgspec.structs.replace(thought, ends=(opening,)),
+        special_tokens=(opening.split("\n")[0], closing.split("\n")[-1], *thought.opens, *thought.closes),
+    )
+
+
+OLMO3 = _lines(
+    "olmo3", Signature(all_of=("<function_calls>",)), "<function_calls>", "</function_calls>", Thought()
+)
+
+MINICPM3 = _lines(
+    "minicpm3",
+    Signature(all_of=(_LFM_OPEN, "```python")),
+    f"{_LFM_OPEN}\n```python\n",
+    f"\n```\n{_LFM_CLOSE}",
+    Thought(opens=("<|thought_start|>",), closes=("<|thought_end|>",)),
 )

@@ -91,7 +91,7 @@ class _MarkerParser:
         elif marker in self._openers:
             context.stream.record(marker)
             yield from self._read_calls(context, marker)
-        elif marker == self._text_open and not context.out.has_text:
+        elif marker == self._text_open and not (context.out.has_text or self._is_text_open):
             self._is_text_open = True
         elif marker == self._text_close and self._is_text_open:
             self._is_text_open = False

@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parents[4]
 _ENDS = (
     "<END> <|im_end|> <|eot_id|> <|eom_id|> <|eot|> <|end_of_text|> <|end_of_msg|> <|call|> <|calls|> <|role_end|>"
     " <|END_OF_TURN_TOKEN|> <|START_OF_TURN_TOKEN|> <|observation|> <|user|> <|tool_response> <end_of_turn> <turn|>"
-    " <end_of_sentence> <seed:eos> <SPECIAL_12> </assistant> [e~[ [RESULT"
+    " <end_of_sentence> [|endofturn|] <|eom|> <|endoftext|> <|eos|> <seed:eos> <SPECIAL_12> </assistant> [e~[ [RESULT"
 ).split()
 _END = re.compile(
     "|".join(
