@@ -90,7 +90,7 @@ format: install-dev ## format the code and sort imports
 
 docs: install-dev ## write docs/cli.md, docs/settings.md, docs/templates.md and the packages' bill of materials
 	$(BIN)/python scripts/gen.py
-	$(BIN)/python -m tests.support.template_table
+	$(BIN)/python -m tests.unit.chat.template_table
 	$(BIN)/python scripts/sbom.py
 
 bench: install-dev ## measurements (ARGS: as python -m benchmarks)

@@ -25,7 +25,7 @@ _REPLICA: Final = "cluster-replica"
 
 
 class TestedCluster:
-    """machines: the process of tests.support.ray_machines."""
+    """machines: the process of tests.cluster.ray_machines."""
 
     __test__ = False
 

@@ -46,7 +46,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def machines(variables: dict[str, str]) -> Generator[subprocess.Popen[str]]:
     # Ray's sockets have their full path in a name of 107 bytes at most.
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    command = [sys.executable, "-P", "-m", "tests.support.ray_machines", "2", folder]
+    command = [sys.executable, "-P", "-m", "tests.cluster.ray_machines", "2", folder]
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
         command,

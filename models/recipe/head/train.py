@@ -1,6 +1,6 @@
 """Trains the head to say what the built-in model says one token later. That model stays as it is.
 
-    python -m models.recipe.head.train tests/integration/engine/jan-tiny-head.gguf [--tokens 600000]
+    python -m models.recipe.head.train tests/integration/engine/drafting/jan-tiny-head.gguf [--tokens 600000]
 
 The aim is the model's own distribution, of answers only: a draft is right where the model's sampler agrees. The second
 pass reads the head's own states in place of the model's, as longer drafts do.

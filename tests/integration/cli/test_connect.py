@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from jan_serve.cli.main import main
-from tests.support.file_modes import seen_modes
+from tests.integration.cli.file_modes import seen_modes
 from tests.support.models import model_folder, tiny_llama
 from tests.support.ports import held_port
 from tests.support.raw_http import post

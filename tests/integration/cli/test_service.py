@@ -21,8 +21,8 @@ from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings
 from jan_serve.core.measurements.self_check import SelfCheck
 from jan_serve.store.self_checks import SelfChecks
+from tests.integration.cli.fake_systemctl import FakeSystemctl
 from tests.support.deadline import deadline
-from tests.support.fake_systemctl import FakeSystemctl
 from tests.support.models import model_folder, tiny_llama
 from tests.support.served import running
 

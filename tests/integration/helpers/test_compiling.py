@@ -39,7 +39,7 @@ from jan_serve.helpers.kinds import (
     CompileTool,
 )
 from jan_serve.helpers.pool import HelperPool
-from tests.support.helper_pools import helper_pool
+from tests.integration.helpers.helper_pools import helper_pool
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from jan_serve.errors import InvalidModel
 from jan_serve.helpers.kinds import HEADERS, ReadHeader
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.store.gguf.model_file import read_model_file
-from tests.support.helper_pools import helper_pool
+from tests.integration.helpers.helper_pools import helper_pool
 from tests.support.processes import children
 from tests.unit.store.gguf_builder import GgufBytes, string_key
 

@@ -15,8 +15,8 @@ from jan_serve.errors import InvalidAudio, InvalidDocument, InvalidImage
 from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMedia, DecodePdf
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files.header import ImageHeader, checked_header, shown_size
+from tests.integration.helpers.helper_pools import helper_pool
 from tests.support import pdfs
-from tests.support.helper_pools import helper_pool
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.processes import children
 from tests.support.sounds import wav

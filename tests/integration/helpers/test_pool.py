@@ -12,7 +12,7 @@ import pytest
 from jan_serve.errors import Draining, EngineCrashed, InvalidRequest, Unavailable
 from jan_serve.helpers.kinds import HelperKind
 from jan_serve.helpers.pool import ATTEMPTS, HelperPool
-from tests.support.helper_pools import helper_pool
+from tests.integration.helpers.helper_pools import helper_pool
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio

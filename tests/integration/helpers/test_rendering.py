@@ -17,8 +17,8 @@ from jan_serve.errors import (
 )
 from jan_serve.helpers.kinds import RENDERING
 from jan_serve.helpers.pool import HelperPool
+from tests.integration.helpers.helper_pools import helper_pool
 from tests.support.drawn_grid import some
-from tests.support.helper_pools import helper_pool
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.installer.fake_install import FakeCheckout
 from tests.support.deadline import deadline
-from tests.support.fake_install import FakeCheckout
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias, cast
 import pytest
 import schemathesis
 
+from tests.integration.management.drawn_management import document, serving_in_thread
 from tests.integration.store.conftest import FILE, REPO
 from tests.support.drawn_calls import CHECKS, draw_calls
-from tests.support.drawn_management import document, serving_in_thread
 from tests.support.raw_http import get
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 
-from tests.support.lending import lending
+from tests.integration.rpc.lending import lending
 from tests.support.processes import wait_until
 
 pytestmark = [

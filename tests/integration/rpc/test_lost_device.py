@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lending import lending
+from tests.integration.rpc.lending import lending
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, get, post_bytes
 from tests.support.served import serving

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from jan_serve.engine.llama.rpc import PROTOCOL
-from tests.support.lending import lending
+from tests.integration.rpc.lending import lending
 
 pytestmark = pytest.mark.integration
 HELLO = bytes([14]) + (24).to_bytes(8, "little") + bytes(24)

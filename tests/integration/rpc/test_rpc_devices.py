@@ -12,7 +12,7 @@ import pytest
 from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.store.gguf.model_file import read_model_file
-from tests.support.lending import Lender, lending
+from tests.integration.rpc.lending import Lender, lending
 from tests.support.models import EXACT
 from tests.support.worker import Worker, WorkerEnded, generate, running_worker
 

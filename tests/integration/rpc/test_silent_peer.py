@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.lending import Lender, lending
+from tests.integration.rpc.lending import Lender, lending
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, get, post_bytes
 from tests.support.served import Served, serving

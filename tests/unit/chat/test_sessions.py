@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tests.support.chat_sessions import Fate, play
-from tests.support.template_table import OWN, PAGE, page
+from tests.unit.chat.chat_sessions import Fate, play
 from tests.unit.chat.formats.real_templates import VARIABLE, RealTemplate, templates
+from tests.unit.chat.template_table import OWN, PAGE, page
 
 
 @pytest.mark.skipif(VARIABLE in os.environ, reason="the page is that of the templates beside the tests")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jan_serve.core.sampling import LOOPS, RepetitionDetection
 from jan_serve.engine.repetition import RepetitionDetector
-from tests.support.looping_texts import KINDS_OF_TEXT, byte_tokens, word_tokens
+from tests.unit.engine.looping_texts import KINDS_OF_TEXT, byte_tokens, word_tokens
 
 _LOOP = LOOPS["end"]
 assert _LOOP is not None

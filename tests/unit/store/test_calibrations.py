@@ -13,8 +13,8 @@ from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
-from tests.support.descriptors import no_descriptors
 from tests.support.managed import add_model
+from tests.unit.store.descriptors import no_descriptors
 
 SURE = Calibration(
     temperature=1.5, examples=20, accuracy=0.75, loss_before=0.9, loss_after=0.7, at_bound=False

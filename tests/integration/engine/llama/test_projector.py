@@ -22,7 +22,7 @@ from models.recipe.projector_fixtures import (
     write_tiny_projector,
     write_tiny_qwen2vl,
 )
-from tests.support.images import picture, unseen
+from tests.integration.engine.media.images import picture, unseen
 
 pytestmark = pytest.mark.integration
 

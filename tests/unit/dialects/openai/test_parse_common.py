@@ -14,7 +14,7 @@ from jan_serve.dialects.openai.llama_server.routes import infill_request
 from jan_serve.dialects.openai.llama_server.wire import InfillRequest
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest
-from tests.support.openai_requests import chat, completion, completions
+from tests.unit.dialects.openai_requests import chat, completion, completions
 
 
 def test_explicit_fields_are_those_that_the_caller_set() -> None:

@@ -23,8 +23,8 @@ from jan_serve.dialects.openai.responses.parse import response_request
 from jan_serve.dialects.openai.responses.store import ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.errors import InvalidRequest
-from tests.support.openai_requests import chat, completion
 from tests.unit.constraint.recognizer import matches
+from tests.unit.dialects.openai_requests import chat, completion
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {}}}
 

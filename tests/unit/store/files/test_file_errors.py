@@ -21,7 +21,7 @@ from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex
 from jan_serve.wiring.user_files import GrammarFiles, read_template
-from tests.support.descriptors import no_descriptors
+from tests.unit.store.descriptors import no_descriptors
 from tests.unit.store.gguf_builder import GgufBytes
 
 MB = 1 << 20

@@ -21,7 +21,7 @@ from jan_serve.core.request import (
     GenerationRequest,
 )
 from jan_serve.errors import InvalidRequest, UnsupportedContent
-from tests.support.openai_requests import HI, JAN_SAMPLING, chat, chat_prompt
+from tests.unit.dialects.openai_requests import HI, JAN_SAMPLING, chat, chat_prompt
 
 
 def test_defaults_of_a_chat() -> None:

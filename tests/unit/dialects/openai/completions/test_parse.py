@@ -13,7 +13,7 @@ from jan_serve.core.request import (
 )
 from jan_serve.core.sampling import StopConditions
 from jan_serve.errors import InvalidRequest
-from tests.support.openai_requests import JAN_SAMPLING, completion, completions
+from tests.unit.dialects.openai_requests import JAN_SAMPLING, completion, completions
 
 
 def test_defaults_of_a_completion() -> None:

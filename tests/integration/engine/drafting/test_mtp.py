@@ -136,7 +136,7 @@ def test_answers_are_the_same_in_no_more_steps(model_folder: Path, knows: Knows,
     assert fewer <= share * steps
 
 
-MODEL = Path(__file__).resolve().parents[3] / "models" / "builtin" / "jan-tiny.gguf"
+MODEL = Path(__file__).resolve().parents[4] / "models" / "builtin" / "jan-tiny.gguf"
 HEAD = Path(__file__).with_name("jan-tiny-head.gguf")
 TRAINED_SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, "prompt_lookup": "off", **EXACT}
 N_PROMPTS = 12 if "TEST_DRAWS" in os.environ else 6

@@ -9,14 +9,14 @@ from typing import Final
 
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
 from jan_serve.chat.template_traits import traits_of
-from tests.support.chat_sessions import STEPS, Fate, play
+from tests.unit.chat.chat_sessions import STEPS, Fate, play
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "templates.md"
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "templates.md"
 _TURNS: Final = sum(not isinstance(step, str) for step in STEPS)
 
 _INTRODUCTION: Final = f"""\
-<!-- Written by tests/support/template_table.py from the templates. Change it there. -->
+<!-- Written by tests/unit/chat/template_table.py from the templates. Change it there. -->
 
 # Chat templates
 

@@ -9,7 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONSTRAINTS = ("constraints.txt", "constraints-dev.txt", "constraints-cluster.txt")
 
 # Runs the installer itself with the real Python. FAKE_FAILS: a part of the command to fail at; FAKE_SAYS: what it

@@ -17,7 +17,7 @@ from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 
-BUILTIN = Path(__file__).parents[3] / "models" / "builtin" / "jan-tiny.gguf"
+BUILTIN = Path(__file__).parents[4] / "models" / "builtin" / "jan-tiny.gguf"
 TEXT = "The people said that water was great and every good house has a large door."
 LOOP = TEXT + " " + TEXT + " " + TEXT
 

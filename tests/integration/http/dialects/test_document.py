@@ -18,7 +18,7 @@ from tests.support.served import Served
 
 pytestmark = pytest.mark.integration
 
-SEEDS: Final = Path(__file__).resolve().parents[4] / "shared" / "seeds"
+SEEDS: Final = Path(__file__).resolve().parents[5] / "shared" / "seeds"
 HELLO: Final = [{"role": "user", "content": "Hello"}]
 
 
@@ -81,7 +81,7 @@ def _check(document: dict[str, Any], schema: dict[str, Any], instance: object) -
     assert [error.message for error in validator.iter_errors(instance)] == []
 
 
-_SEEDS: Final = Path(__file__).resolve().parents[4] / "shared" / "seeds"
+_SEEDS: Final = Path(__file__).resolve().parents[5] / "shared" / "seeds"
 _FOUND: Final = sorted(_SEEDS.glob("002_*.txt"))
 if not _FOUND:
     pytest.skip("TGI's API document is not beside this checkout", allow_module_level=True)

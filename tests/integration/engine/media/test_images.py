@@ -20,10 +20,10 @@ from models.recipe.fixtures import (
     write_tiny_sliding,
 )
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector, write_tiny_qwen2vl
+from tests.integration.engine.media.images import picture, unseen
+from tests.integration.engine.media.mtmd_reference import helper_logprobs
 from tests.support.drawn_grid import drawn_grid
-from tests.support.images import picture, unseen
 from tests.support.models import EXACT
-from tests.support.mtmd_reference import helper_logprobs
 from tests.support.worker import Result, Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration

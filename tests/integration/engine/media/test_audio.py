@@ -16,9 +16,9 @@ from models.recipe.projector_fixtures import (
     write_tiny_hearing_projector,
     write_tiny_projector,
 )
-from tests.support.images import picture
+from tests.integration.engine.media.images import picture
+from tests.integration.engine.media.mtmd_reference import helper_logprobs
 from tests.support.models import EXACT
-from tests.support.mtmd_reference import helper_logprobs
 from tests.support.sounds import heard
 from tests.support.worker import Worker, generate, running_worker
 
