@@ -141,10 +141,10 @@ async def test_what_is_counted_and_shown_is_the_prompt_of_the_variant() -> None:
 
 async def test_models_are_not_shown_which_draft_the_schema_of_a_tool_is_written_in() -> None:
     schema: dict[str, Any] = {"$schema": DRAFT, "type": "object", "properties": {}}
-    template = "{% for tool in tools %}{{ tool.function.parameters | tojson }}{% endfor %}"
+    template = "{% for tool in tools %}{{ tool.function | tojson }}{% endfor %}"
     prompt = chat("Hi", tools=(Tool(name="now", parameters=schema),))
     sent = await submitted(GenerationRequest(prompt=prompt), client_of(template))
-    assert sent.prompt[0] == '{"type": "object", "properties": {}}'
+    assert sent.prompt[0] == '{"name": "now", "parameters": {"type": "object", "properties": {}}}'
     assert "$schema" in schema, "the caller's own is left as it is"
 
 
