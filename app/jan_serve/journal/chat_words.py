@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from itertools import groupby
 from typing import Final
 
 _MAX_WORDS: Final = 16
+_BEFORE: Final = 40
+_AFTER: Final = 50
+"""Characters of an excerpt, around the beginning of a word."""
+_MARKS: Final = "[\u0300-\u036f]*"
 _BREAK: Final = "\u200b"
 """Stands between words, and is invisible."""
 _UNSPACED: Final = re.compile(
@@ -16,19 +22,44 @@ _UNSPACED: Final = re.compile(
 
 
 def searchable(text: str) -> str:
-    """The text with its words apart. `shown` undoes it."""
+    """The text with its words apart."""
     return _UNSPACED.sub(rf"{_BREAK}\1{_BREAK}", text.replace("\0", " "))
 
 
-def shown(text: str) -> str:
-    """An excerpt of it on one line."""
-    return " ".join(text.replace(_BREAK, "").split())
+def excerpt(text: str, query: str) -> str:
+    """The first place with a word of the query in what `searchable` made, on one line; empty if there is none.
+
+    SQLite's own `snippet` compares each match with each other one: hours, where a long text repeats a word.
+    """
+    pattern = "|".join(filter(None, map(_pattern, _words(query))))
+    plain = unicodedata.normalize("NFD", text.replace(_BREAK, ""))
+    found = pattern and (
+        re.search(rf"(?<!\w)(?:{pattern})", plain, re.IGNORECASE) or re.search(pattern, plain, re.IGNORECASE)
+    )
+    if not found:
+        return ""
+    start, end = max(0, found.start() - _BEFORE), found.start() + _AFTER
+    line = " ".join(unicodedata.normalize("NFC", plain[start:end]).split())
+    return ("…" if start else "") + line + ("…" if end < len(plain) else "")
+
+
+def _pattern(word: str) -> str:
+    """The letters and digits of the word with any marks, and anything else where it has anything else."""
+    letters = unicodedata.normalize("NFD", word.replace(_BREAK, ""))
+    plain = (char for char in letters if not unicodedata.combining(char))
+    runs = ("".join(run) for is_word, run in groupby(plain, str.isalnum) if is_word)
+    return r"\W+".join("".join(re.escape(char) + _MARKS for char in run) for run in runs)
+
+
+def _words(query: str) -> list[str]:
+    words = [word for word in searchable(query).split() if any(map(str.isalnum, word))]
+    return words[:_MAX_WORDS]
 
 
 def found_by(query: str, owner: str) -> str | None:
     """A query of FTS5: each word begins a word of the chat. owner: a word, too. None if the query has no word."""
-    words = [word for word in searchable(query).split() if any(map(str.isalnum, word))]
+    words = _words(query)
     if not words:
         return None
-    each = " AND ".join('"{}" *'.format(word.replace('"', '""')) for word in words[:_MAX_WORDS])
+    each = " AND ".join('"{}" *'.format(word.replace('"', '""')) for word in words)
     return f'owner : "{owner}" AND ({{title text}} : ({each}))'

@@ -16,14 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.journal.chat_words import found_by, searchable, shown
+from jan_serve.journal.chat_words import excerpt, found_by, searchable
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.room import check_share
 
 RESTORABLE_MS: Final = 86_400_000
 """How long a deleted chat can be restored."""
 _NUMBERS_PER_MS: Final = 1_024
-_EXCERPT_WORDS: Final = 12
+_EXCERPT_FROM: Final = 1 << 17
+"""Characters at the beginning of a chat in which its excerpt is sought."""
 
 
 class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,14 +177,14 @@ class ChatTable:
     async def page(self, owner: str, asked: ChatQuery) -> tuple[list[ListedChat], bool]:
         """The chats, and whether there are more."""
         where, values = [_LIVE], list[Any]([owner])
-        found, excerpt, by = "", "''", "number"
+        found, text, by = "", "''", "number"
         if asked.words.strip():
             match = found_by(asked.words, _token(owner))
             if match is None:
                 return [], False
             # The words first: their index goes by the numbers, too.
             found, by = "words CROSS JOIN", "words.rowid"
-            excerpt = f"snippet(words, 2, '', '', '…', {_EXCERPT_WORDS})"
+            text = f"substr(words.text, 1, {_EXCERPT_FROM})"
             where += ["words MATCH ?", "number = words.rowid"]
             values.append(match)
         if asked.folder is not None:
@@ -195,14 +196,16 @@ class ChatTable:
             where.append(f"{by} < ?")
             values.append(asked.before)
         command = (
-            f"SELECT {_SELECTED}, {excerpt}, number FROM {found} chats WHERE {' AND '.join(where)}"
+            f"SELECT {_SELECTED}, {text}, number FROM {found} chats WHERE {' AND '.join(where)}"
             f" ORDER BY {by} DESC LIMIT ?"
         )
 
         def work(db: sqlite3.Connection) -> tuple[list[ListedChat], bool]:
             _purge(db)
             rows = db.execute(command, (*values, asked.limit + 1)).fetchall()
-            listed = [ListedChat(_head(row), shown(row[-2]), row[-1]) for row in rows[: asked.limit]]
+            listed = [
+                ListedChat(_head(row), excerpt(row[-2], asked.words), row[-1]) for row in rows[: asked.limit]
+            ]
             return listed, len(rows) > asked.limit
 
         return await self._journal.run(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal import chats as chats_module
+from jan_serve.journal.chat_words import excerpt, searchable
 from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, ChatToStore, Conflict
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.schema import CHATS, CHATS_FILE
@@ -181,6 +183,29 @@ async def test_an_excerpt_shows_the_words_where_they_are(table: ChatTable) -> No
     listed, _ = await table.page("", ChatQuery(limit=1, words="東京"))
     assert "the 東京 tower" in listed[0].excerpt
     assert len(listed[0].excerpt) < 100 and "\n" not in listed[0].excerpt
+
+
+EXCERPTS = {
+    ("cafe", "One\ntwo café three"): "One two café three",
+    ("CAFÉ", "One\ntwo cafe\u0301 three"): "One two café three",
+    ("it's", "That is it. It\u2019s fine"): "That is it. It\u2019s fine",
+    ("nothing", "The word is in the title"): "",
+    ("wo", "-" * 100 + " two words " + "-" * 100): "…" + "-" * 35 + " two words " + "-" * 44 + "…",
+    ("都", "東京と京都"): "東京と京都",
+}
+
+
+@pytest.mark.parametrize(("words", "text"), EXCERPTS)
+def test_excerpts(words: str, text: str) -> None:
+    assert excerpt(searchable(text), words) == EXCERPTS[words, text]
+
+
+async def test_a_word_that_a_long_chat_repeats_takes_no_long_time(table: ChatTable) -> None:
+    await table.add("", [chat("one", "word " * 100_000)])
+    started = time.process_time()
+    listed, _ = await table.page("", ChatQuery(limit=1, words="w"))
+    assert listed[0].excerpt.startswith("word word")
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
