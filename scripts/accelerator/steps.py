@@ -19,8 +19,14 @@ from scripts.installer.commands import run, say
 from scripts.installer.environment import Environment
 
 TESTS: Final = tuple(
-    f"tests/integration/engine/test_{name}.py"
-    for name in ("batching", "sampling", "drafts", "mtp", "switches")
+    f"tests/integration/engine/{name}.py"
+    for name in (
+        "test_batching",
+        "test_sampling",
+        "test_switches",
+        "drafting/test_drafts",
+        "drafting/test_mtp",
+    )
 )
 ROWS: Final = ("one-stream", "own-prompts-8", "shared-prefix-8", "long-prefill", "streams-32")
 N_CTX: Final = 20_480

@@ -27,6 +27,10 @@ def tools(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(backends, "tool_path", tool_path)
 
 
+def test_what_it_runs_is_there() -> None:
+    assert [name for name in steps.TESTS if not (Path(__file__).parents[3] / name).is_file()] == []
+
+
 @pytest.mark.parametrize(
     ("found", "backend"), [(("nvcc", "glslc"), "cuda"), (("hipcc",), "hip"), (("glslc",), "vulkan")]
 )
