@@ -58,7 +58,10 @@ def _run(check: steps.Check, names: list[str]) -> int:
         "backend": check.backend.name,
         "version": version[1] if version else "",
         "at": time.strftime("%Y-%m-%d %H:%M %Z"),
-        "machine": {"system": platform.platform(), "python": platform.python_version()},
+        "machine": {
+            "system": " ".join((platform.system(), platform.release(), platform.machine())),
+            "python": platform.python_version(),
+        },
         "steps": {name: facts for name, facts in known.get("steps", {}).items() if name not in names},
     }
     for name in names:
