@@ -267,7 +267,7 @@ def _own_routes(
     def chats() -> APIRouter:
         from jan_serve.api.chats.routes import chats_router
 
-        return chats_router(parts.chats)
+        return chats_router(parts.chats, parts.inner_calls.ask)
 
     def mcp() -> APIRouter:
         from jan_serve.api.routes.mcp import mcp_router

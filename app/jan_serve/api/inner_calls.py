@@ -1,12 +1,13 @@
 """Requests of the server to itself: the routes of the application without a socket and without guards.
 
-For what was checked when it came: the key of a batch stands for its lines.
+For what was checked when it came: the key of a batch stands for its lines, and that of a chat for its answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI
@@ -23,7 +24,7 @@ from jan_serve.journal.batches import Batch, Line, Reply
 
 
 class InnerCalls:
-    """Each call runs as its owner's, in the background. `attach` comes first."""
+    """Lines of batches run as their owner's, in the background. `attach` comes first."""
 
     def attach(
         self,
@@ -39,12 +40,22 @@ class InnerCalls:
             routes, envelopes=envelopes, lifecycle=Lifecycle(), rewrites=rewrites, watchers=watchers
         )
 
+    async def ask(self, method: str, path: str) -> Reply:
+        """The answer to a request of the current caller, without a body."""
+        return await asyncio.create_task(self._answer(method, path))
+
     async def __call__(self, batch: Batch, line: Line, transcript: Transcript) -> Reply:
         """The answer to a line. For a task of its own, which is the owner's then. Cancelling it ends its work."""
         current.set(transcript)
         cache_salt.set(batch.owner)
         client.set(f"batches of {batch.owner}")
         in_background.set(True)
+        return await self._answer("POST", line.path, line.body, batch.facts.trace)
+
+    async def _answer(
+        self, method: str, path: str, body: bytes = b"", trace: Mapping[str, str] = MappingProxyType({})
+    ) -> Reply:
+        """For a task of its own: a request has a context."""
         status, headers, parts, is_read = 500, dict[bytes, bytes](), list[bytes](), False
 
         async def receive() -> Message:
@@ -52,7 +63,7 @@ class InnerCalls:
             if is_read:
                 await asyncio.Event().wait()  # such a client never leaves
             is_read = True
-            return {"type": "http.request", "body": line.body, "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Message) -> None:
             nonlocal status
@@ -62,23 +73,23 @@ class InnerCalls:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._inner(self._scope(line, batch.facts.trace), receive, send)
+        await self._inner(self._scope(method, path, len(body), trace), receive, send)
         return Reply(status, b"".join(parts), headers.get(b"x-request-id", b"").decode())
 
-    def _scope(self, line: Line, trace: Mapping[str, str]) -> dict[str, Any]:
+    def _scope(self, method: str, path: str, n_bytes: int, trace: Mapping[str, str]) -> dict[str, Any]:
         return {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "POST",
+            "method": method,
             "scheme": "http",
-            "path": line.path,
-            "raw_path": line.path.encode(),
+            "path": path,
+            "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
             "headers": [
                 (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(line.body)),
+                (b"content-length", b"%d" % n_bytes),
                 *((name.encode(), value.encode()) for name, value in trace.items()),
             ],
             "client": None,

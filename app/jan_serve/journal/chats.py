@@ -41,7 +41,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatToStore(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to store. content: JSON. text: of its messages, to be searched.
+    """A chat to store. content: JSON. text: of its messages, to be searched. awaits: ids of responses for it.
 
     created, updated: at most the present time; None is the present time.
     """
@@ -55,6 +55,15 @@ class ChatToStore(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     content: bytes
     text: str
+    awaits: tuple[str, ...] = ()
+
+
+class StoredChat(msgspec.Struct, frozen=True):
+    """content: JSON. awaits: see ChatToStore."""
+
+    head: ChatSummary
+    content: bytes
+    awaits: tuple[str, ...]
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -165,8 +174,9 @@ class ChatTable:
         )
         number = _free_number(db, updated)
         db.execute(
-            f"INSERT INTO chats (number, owner, content, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, owner, packed, *msgspec.structs.astuple(head)),
+            f"INSERT INTO chats (number, owner, content, awaits, {_COLUMNS})"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, owner, packed, " ".join(chat.awaits), *msgspec.structs.astuple(head)),
         )
         db.execute(
             "INSERT INTO words (rowid, owner, title, text) VALUES (?, ?, ?, ?)",
@@ -210,14 +220,36 @@ class ChatTable:
 
         return await self._journal.run(work)
 
-    async def find(self, owner: str, chat_id: str) -> tuple[ChatSummary, bytes] | None:
-        """The chat with its content, as JSON; None if it is not there."""
+    async def find(self, owner: str, chat_id: str) -> StoredChat | None:
+        """None if it is not there."""
 
-        def work(db: sqlite3.Connection) -> tuple[ChatSummary, bytes] | None:
+        def work(db: sqlite3.Connection) -> StoredChat | None:
             row = db.execute(
-                f"SELECT {_COLUMNS}, content FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
+                f"SELECT {_COLUMNS}, awaits, content FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
             ).fetchone()
-            return None if row is None else (_head(row), zlib.decompress(row[-1]))
+            if row is None:
+                return None
+            return StoredChat(_head(row), zlib.decompress(row[-1]), tuple(row[-2].split()))
+
+        return await self._journal.run(work)
+
+    async def awaits(self, owner: str, chat_id: str) -> tuple[str, ...]:
+        """See ChatToStore. Empty if the chat is not there."""
+
+        def work(db: sqlite3.Connection) -> tuple[str, ...]:
+            row = db.execute(
+                f"SELECT awaits FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
+            ).fetchone()
+            return () if row is None else tuple(row[0].split())
+
+        return await self._journal.run(work)
+
+    async def waiting(self, owner: str) -> list[str]:
+        """The ids of the chats that wait for a response."""
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            rows = db.execute(f"SELECT id FROM chats WHERE {_LIVE} AND awaits != ''", (owner,))
+            return [chat_id for (chat_id,) in rows]
 
         return await self._journal.run(work)
 

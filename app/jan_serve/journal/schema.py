@@ -175,10 +175,15 @@ CREATE TABLE store (id TEXT NOT NULL) STRICT;
 INSERT INTO store VALUES (lower(hex(randomblob(8))));
 """
 
+_AWAITED: Final = """
+ALTER TABLE chats ADD COLUMN awaits TEXT NOT NULL DEFAULT ''; -- ids of responses that are to be put in, with spaces
+CREATE INDEX waiting_chats ON chats (owner) WHERE awaits != '';
+"""
+
 CHATS: Final = Content(
     name="chat store",
     setting="chat_bytes",
-    migrations=(_CHATS,),
+    migrations=(_CHATS, _AWAITED),
     stored=(("chats JOIN words_content ON words_content.id = number", "length(content) + length(c2)"),),
     deletable="Delete chats.",
     lost="Chats that were only there are in the file that was moved.",

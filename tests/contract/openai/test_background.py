@@ -70,6 +70,19 @@ async def test_an_answer_needs_no_client(tmp_path: Path) -> None:
         assert (response["status"], text_of(response)) == ("completed", "Hello.")
 
 
+@pytest.mark.parametrize("end", ["done", "failed"])
+async def test_a_request_that_stays_for_its_answer_is_seen_as_any_other(tmp_path: Path, end: str) -> None:
+    script = saying("Hel", "lo.") if end == "done" else failing(EngineCrashed("died"), "Hel")
+    async with journaled_server(tmp_path, models(script)) as client:
+        headers = {"x-request-id": "watched"}
+        await client.post(PATH, json=BODY | {"stream": True}, headers=headers)
+        why = (await client.get("/extras/why/watched")).json()
+        assert (why["state"], why["route"]) == (end, PATH)
+        assert why["prompt_tokens"] > 0
+        metrics = (await client.get("/metrics")).text
+        assert "jan_serve_cancelled_total 0" in metrics
+
+
 async def test_a_stream_is_taken_up_behind_any_event(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, models(saying("Hel", "lo."))) as client:
         first = events_of((await client.post(PATH, json=BODY | {"stream": True})).text)

@@ -118,6 +118,7 @@ async def test_the_whole_answer_field_for_field() -> None:
     assert body.pop("id").startswith("resp_")
     assert body.pop("created_at") <= body.pop("completed_at")
     assert body["output"][0].pop("id").startswith("msg_")
+    assert body.pop("timings")["predicted_n"] == 6
     part: Event = {"type": "output_text", "text": "Hello.", "annotations": [], "logprobs": []}
     assert body == {
         "object": "response", "status": "completed", "error": None, "incomplete_details": None,

@@ -86,7 +86,7 @@ async def test_of_two_writers_the_second_is_told_of_the_first(table: ChatTable) 
     for known in (0, 1, 3):
         assert await table.put("", chat("one"), known) == Conflict(2)
     found = await table.find("", "one")
-    assert found is not None and found[1] == b"[1]"
+    assert found is not None and found.content == b"[1]"
     await table.delete("", "one")
     for known in (0, 2):
         assert await table.put("", chat("one"), known) == Conflict(None)

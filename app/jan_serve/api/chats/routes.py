@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
+from jan_serve.api.chats.awaited import Ask, AwaitedResponses
 from jan_serve.api.chats.imports import read_chats
 from jan_serve.api.chats.wire import (
     ID,
@@ -32,7 +33,7 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
-from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, Conflict
+from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, Conflict, StoredChat
 from jan_serve.journal.journal import Journal
 
 _EXPORTED: Final = 100
@@ -46,16 +47,18 @@ _Limit = Annotated[int, Query(ge=1, le=200, description="Number of chats.")]
 _Before = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="`before` of the previous page.")]
 
 
-def chats_router(journal: Journal) -> APIRouter:
+def chats_router(journal: Journal, ask: Ask) -> APIRouter:
+    """ask: see AwaitedResponses."""
     router = APIRouter(route_class=JsonRoute, tags=["Chats"], responses=_ERRORS)
     table = ChatTable(journal)
-    _add_lists(router, table)
-    _add_transfers(router, table)
-    _add_chats(router, table)
+    awaited = AwaitedResponses(table, ask)
+    _add_lists(router, table, awaited)
+    _add_transfers(router, table, awaited)
+    _add_chats(router, table, awaited)
     return router
 
 
-def _add_lists(router: APIRouter, table: ChatTable) -> None:
+def _add_lists(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -> None:
     @router.get("/extras/chats", summary="Chats", response_model=ChatList)
     async def list_chats(
         limit: _Limit = 50,
@@ -68,6 +71,7 @@ def _add_lists(router: APIRouter, table: ChatTable) -> None:
         owner = cache_salt.get()
         if not table.is_kept:
             return json_reply({"data": [], "before": None, "store": None})
+        await awaited.put_in()
         asked = ChatQuery(limit=limit, before=before, words=q, folder=folder, pinned=pinned)
         found, has_more = await table.page(owner, asked)
         return json_reply(
@@ -91,13 +95,14 @@ def _add_lists(router: APIRouter, table: ChatTable) -> None:
         return json_reply({"name": body.name, "chats": chats})
 
 
-def _add_transfers(router: APIRouter, table: ChatTable) -> None:
+def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -> None:
     @router.get("/extras/chats/export", summary="Export chats", response_model=ExportedChats)
     async def export_chats(before: _Before = None, id: str | None = None) -> Response:
         """Get whole chats, the latest first: all of them page by page, or one. `import` reads what this gives."""
         owner = cache_salt.get()
+        await awaited.put_in(id)
         if id is not None:
-            return json_reply({"chats": [_exported(*await _found(table, id))], "before": None})
+            return json_reply({"chats": [_exported(await _found(table, id))], "before": None})
         listed, has_more = await table.page(owner, ChatQuery(limit=_EXPORTED, before=before))
         chats, size, last = list[dict[str, Any]](), 0, None
         for each in listed:
@@ -105,8 +110,8 @@ def _add_transfers(router: APIRouter, table: ChatTable) -> None:
                 has_more = True
                 break
             if (found := await table.find(owner, each.head.id)) is not None:
-                chats.append(_exported(*found))
-                size += len(found[1])
+                chats.append(_exported(found))
+                size += len(found.content)
             last = each.number
         return json_reply({"chats": chats, "before": last if has_more else None})
 
@@ -127,12 +132,13 @@ def _add_transfers(router: APIRouter, table: ChatTable) -> None:
         )
 
 
-def _add_chats(router: APIRouter, table: ChatTable) -> None:
+def _add_chats(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -> None:
     @router.get("/extras/chats/{chat_id}", summary="A chat", response_model=Chat)
     async def get_chat(chat_id: str) -> Response:
         """Get a chat with its messages, and the version to name when it is written again."""
-        head, content = await _found(table, chat_id)
-        return json_reply({**msgspec.structs.asdict(head), **msgspec.json.decode(content)})
+        await awaited.put_in(chat_id)
+        found = await _found(table, chat_id)
+        return json_reply({**msgspec.structs.asdict(found.head), **msgspec.json.decode(found.content)})
 
     @router.put("/extras/chats/{chat_id}", summary="Write a chat", response_model=ChatHead)
     async def put_chat(chat_id: str, body: PutChat) -> Response:
@@ -140,9 +146,11 @@ def _add_chats(router: APIRouter, table: ChatTable) -> None:
         if not ID.fullmatch(chat_id):
             raise InvalidRequest(f"id: 1 to 64 letters, digits, - and _: {chat_id[:100]!r}", param="id")
         chat = await asyncio.to_thread(body.written, chat_id)
+        before = await table.awaits(cache_salt.get(), chat_id)
         done = await table.put(cache_salt.get(), chat, body.version)
         if isinstance(done, Conflict):
             raise _conflict(done, body.version)
+        await awaited.forget({*before} - {*chat.awaits})
         return _shown(done)
 
     @router.patch("/extras/chats/{chat_id}", summary="Rename, move or pin a chat", response_model=ChatHead)
@@ -156,7 +164,8 @@ def _add_chats(router: APIRouter, table: ChatTable) -> None:
 
     @router.delete("/extras/chats/{chat_id}", summary="Delete a chat", response_model=DeletedChat)
     async def delete_chat(chat_id: str) -> Response:
-        """Delete a chat. For a day it can be restored; then it is erased."""
+        """Delete a chat, and end what it waits for. For a day it can be restored; then it is erased."""
+        await awaited.cancel(chat_id)
         if not await table.delete(cache_salt.get(), chat_id):
             raise _no_chat(chat_id)
         return json_reply({"id": chat_id, "deleted": True, "restorable_s": RESTORABLE_MS // 1_000})
@@ -170,17 +179,17 @@ def _add_chats(router: APIRouter, table: ChatTable) -> None:
         return _shown(head)
 
 
-async def _found(table: ChatTable, chat_id: str) -> tuple[ChatSummary, bytes]:
+async def _found(table: ChatTable, chat_id: str) -> StoredChat:
     found = await table.find(cache_salt.get(), chat_id)
     if found is None:
         raise _no_chat(chat_id)
     return found
 
 
-def _exported(head: ChatSummary, content: bytes) -> dict[str, Any]:
-    facts = msgspec.structs.asdict(head)
+def _exported(chat: StoredChat) -> dict[str, Any]:
+    facts = msgspec.structs.asdict(chat.head)
     del facts["version"]
-    return {**facts, **msgspec.json.decode(content)}
+    return {**facts, **msgspec.json.decode(chat.content)}
 
 
 def _shown(head: ChatSummary) -> Response:

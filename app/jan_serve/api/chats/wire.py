@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -22,6 +23,7 @@ MAX_MESSAGES: Final = 20_000
 """A chat has at most so many, all versions together."""
 MAX_BRANCHES: Final = 24
 """Depth to which versions of a message stand within versions."""
+MAX_AWAITED: Final = 16
 _TIME: Final = Between(0, 1 << 42)
 ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -52,7 +54,10 @@ class ToolCall(_Open):
 
 
 class Message(_Open):
-    """callId: of the call whose result it is. version: its number among its versions, from 0. versions: the others."""
+    """callId: of the call whose result it is. version: its number among its versions, from 0. versions: the others.
+
+    response: the id of the response in the background that writes it; it is deleted once the message has its text.
+    """
 
     id: Id
     role: Literal["user", "assistant", "tool"]
@@ -63,6 +68,7 @@ class Message(_Open):
     attachments: Annotated[list[Attachment], FirstError()] | None = None
     model: str | None = None
     finish: str | None = None
+    response: Id | None = None
     error: str | None = None
     timings: dict[str, Any] | None = None
     warnings: Annotated[list[str], FirstError()] | None = None
@@ -95,7 +101,13 @@ class ChatContent(WireModel):
     messages: Annotated[list[Message], FirstError()]
 
     def written(self, chat_id: str) -> ChatToStore:
-        """Raises InvalidRequest if it has too many messages, or branches."""
+        """Raises InvalidRequest if it has too many messages, branches, or answers to come."""
+        every = [*_walked(self.messages)]
+        awaits = tuple(message.response for message in every if message.response is not None)
+        if len(awaits) > MAX_AWAITED:
+            raise InvalidRequest(
+                f"messages: more than {MAX_AWAITED} items have a `response`", param="messages"
+            )
         content = {
             "settings": self.settings.model_dump(),
             "messages": [message.model_dump(exclude_unset=True) for message in self.messages],
@@ -109,7 +121,8 @@ class ChatContent(WireModel):
             updated=self.updated,
             messages=len(self.messages),
             content=json_bytes(content),
-            text="\n".join(_texts(self.messages)),
+            text="\n".join(chain.from_iterable(map(_texts, every))),
+            awaits=awaits,
         )
 
 
@@ -208,8 +221,13 @@ class ImportedChats(BaseModel):
     refused: list[RefusedChat]
 
 
-def _texts(messages: list[Message]) -> Iterator[str]:
-    """The texts of all versions. Raises InvalidRequest beyond the limits."""
+def _texts(message: Message) -> Iterator[str]:
+    yield message.text
+    yield from (attachment.name for attachment in message.attachments or ())
+
+
+def _walked(messages: list[Message]) -> Iterator[Message]:
+    """The messages of all versions. Raises InvalidRequest beyond the limits."""
     seen = 0
     waiting = [(messages, 0)]
     while waiting:
@@ -224,6 +242,5 @@ def _texts(messages: list[Message]) -> Iterator[str]:
                 raise InvalidRequest(
                     f"messages: has more than {MAX_MESSAGES} items with all versions", param="messages"
                 )
-            yield message.text
-            yield from (attachment.name for attachment in message.attachments or ())
+            yield message
             waiting += ((tail, depth + 1) for tail in message.versions or ())

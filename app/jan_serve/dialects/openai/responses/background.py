@@ -30,6 +30,7 @@ from jan_serve.errors import Draining, InvalidState, JanServeError, StoreError
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.errors import internal_problem, logged_problem
 from jan_serve.http.replies import json_bytes, named_frame
+from jan_serve.http.request_record import RequestRecord
 from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
 from jan_serve.journal.background import Background
 from jan_serve.journal.logs import LogWriter, Work
@@ -165,12 +166,22 @@ class BackgroundResponses:
         if body["status"] in _CONTINUED:
             self._store.keep(owner, body, asked.before, asked.items)
 
-    async def begin(self, answer_id: str, created: int, asked: Asked, raw: dict[str, Any]) -> LiveAnswer:
-        """raw: the request as it came. Raises StoreError."""
+    async def begin(
+        self,
+        answer_id: str,
+        created: int,
+        asked: Asked,
+        raw: dict[str, Any],
+        record: RequestRecord | None = None,
+    ) -> LiveAnswer:
+        """raw: the request as it came. record: of a request that stays for the answer, and sees it.
+
+        Raises StoreError.
+        """
         await self.resume()
         answer = OpenAnswer(answer_id, cache_salt.get(), created, asked.as_json(raw))
         await self._table.begin(answer)
-        return self._started(answer, asked)
+        return self._started(answer, asked, record)
 
     async def resume(self) -> None:
         """Go on with what an earlier server left, once. Raises StoreError."""
@@ -208,25 +219,27 @@ class BackgroundResponses:
         is_kept = self._background.journal.exists and await self._table.delete(owner, answer_id)
         return is_kept or known is not None
 
-    def _started(self, answer: OpenAnswer, asked: Asked) -> LiveAnswer:
+    def _started(self, answer: OpenAnswer, asked: Asked, record: RequestRecord | None = None) -> LiveAnswer:
         live = self._live[answer.id] = LiveAnswer(answer, asked)
-        task = self._background.run(self._write(live), f"response {answer.id}")
+        task = self._background.run(self._write(live, record), f"response {answer.id}")
         self._tasks[answer.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(answer.id, None))
         return live
 
-    async def _write(self, live: LiveAnswer) -> None:
+    async def _write(self, live: LiveAnswer, record: RequestRecord | None) -> None:
+        """record: None for an answer that no request waits for; another key's may have taken it up."""
         answer = live.answer
-        # The request that takes up an answer of an earlier server may be another key's.
-        cache_salt.set(answer.owner)
-        client.set(f"responses of {answer.owner}")
-        begin_trace()
+        if record is None:
+            cache_salt.set(answer.owner)
+            client.set(f"responses of {answer.owner}")
+            record = RequestRecord(answer.id, trace=begin_trace())
         try:
             transcript = answer.log.transcript(answer.id, answer.created)
             current.set(transcript)
             log = LogWriter(self._background.journal, Work(answer.owner, answer.id), transcript)
             async with closing(self._service.generate(live.asked.parsed.generation)) as events:
                 async for event in events:
+                    record.observe(event)
                     await log.store()
                     if isinstance(event, Completed):
                         await self._end(live, live.renderer.chunks(event))
@@ -240,9 +253,11 @@ class BackgroundResponses:
         except JanServeError as error:
             if isinstance(error, InvalidState):  # which the journal has: the request has none
                 error = StoreError(error.message)
+            record.error = error.code
             await self._end(live, [live.renderer.failed(logged_problem(error, answer.id))])
         except Exception:
             logger.exception("%s failed", answer.id)
+            record.error = JanServeError.code
             await self._end(live, [live.renderer.failed(internal_problem())])
 
     async def _end(self, live: LiveAnswer, events: Iterable[Event]) -> None:

@@ -19,7 +19,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.dialects.openai.render_common import ReplyFacts, Reports
+from jan_serve.dialects.openai.render_common import ReplyFacts, Reports, timings_of
 from jan_serve.dialects.openai.responses.items import (
     CustomCallWriter,
     FunctionCallWriter,
@@ -114,6 +114,7 @@ class ResponseEvents:
         self._open: OpenItem | None = None
         self._reason: FinishReason = "stop"
         self._detail: StopDetail = {}
+        self._warnings: list[str] = []
         self._last: Event = {}
         self._reports = Reports(form.body)
 
@@ -153,6 +154,7 @@ class ResponseEvents:
         match event:
             case Started() as started:
                 self._head.served_by(started.model)
+                self._warnings = [*started.warnings]
                 if not self._sequence:
                     yield {"type": "response.created", "response": self._response("in_progress", [])}
                 yield self._in_progress()
@@ -176,14 +178,15 @@ class ResponseEvents:
                 self._detail = stop_detail(finished)
                 yield from self._closed("completed" if self._is_whole else "incomplete")
             case Completed() as completed:
-                yield self._end(completed.usage)
+                yield self._end(completed)
             case _:
                 pass
 
-    def _end(self, usage: Usage) -> Event:
+    def _end(self, completed: Completed) -> Event:
         status: Status = "completed" if self._is_whole else "incomplete"
         response = self._response(status, self._done)
-        response["usage"] = response_usage(usage)
+        response["usage"] = response_usage(completed.usage)
+        response["timings"] = timings_of(completed)
         if self._is_whole:
             response["completed_at"] = self._form.now()
         else:
@@ -232,7 +235,10 @@ class ResponseEvents:
         return [*self._done, *([self._open.item(status)] if self._open is not None else ())]
 
     def _response(self, status: Status, output: list[OutputItem]) -> ResponseBody:
-        return self._form.response(self._head, status, output)
+        response = self._form.response(self._head, status, output)
+        if self._warnings:
+            response["warnings"] = self._warnings
+        return response
 
     def _numbered(self, event: Event) -> Event:
         numbered = {"type": event["type"], "sequence_number": self._sequence, **event}

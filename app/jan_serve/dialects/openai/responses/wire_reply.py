@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai.chat.wire import PromptTokensDetails, TokenLogprob
+from jan_serve.dialects.openai.chat.wire import PromptTokensDetails, Timings, TokenLogprob
 
 Event = dict[str, Any]
 """A stream event: a `type` and the fields of that type."""
@@ -138,6 +138,10 @@ class ResponseBody(TypedDict):
     prompt_cache_key: str | None
     safety_identifier: str | None
     user: str | None
+    timings: NotRequired[Timings]
+    """Of an answer that has ended, as in a chat."""
+    warnings: NotRequired[list[str]]
+    """Parts of the request that are enforced only partly, if there are any."""
 
 
 class DeletedResponse(TypedDict):
