@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ WAIT_MS = 30_000
 """The longest that anything may take on a busy machine."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHATS = "**/v1/chat/completions"
+CHATS = re.compile(r"/v1/(chat/completions|responses)$")
+"""Where a page asks for answers; that of `responses` if the server keeps the chats."""
 
 
 class Tab:
@@ -76,7 +78,7 @@ class Tab:
 
     def show(self, view: str) -> None:
         """Go to a view by its link."""
-        self.page.get_by_role("link", name=view).click()
+        self.page.locator("nav").get_by_role("link", name=view).click()
 
     def answer_chats_with(self, *deltas: dict[str, Any], finish: str = "stop") -> list[dict[str, Any]]:
         """Answer all chats of this tab with these deltas. The list receives the requests."""
@@ -84,7 +86,8 @@ class Tab:
 
         def fulfil(route: Route) -> None:
             requests.append(json.loads(route.request.post_data or ""))
-            route.fulfill(content_type="text/event-stream", body=stream_of(deltas, finish))
+            made = response_of if route.request.url.endswith("/responses") else stream_of
+            route.fulfill(content_type="text/event-stream", body=made(deltas, finish))
 
         self.page.route(CHATS, fulfil)
         return requests
@@ -106,6 +109,27 @@ def stream_of(deltas: Sequence[dict[str, Any]], finish: str) -> str:
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     events = [json.dumps({"choices": [choice]}) for choice in choices]
     return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+
+
+def response_of(deltas: Sequence[dict[str, Any]], finish: str) -> str:
+    """The same of a response in the background."""
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": "resp_x", "status": "queued"}}
+    ]
+    for index, delta in enumerate(deltas):
+        for name, kind in (("content", "output_text"), ("reasoning_content", "reasoning_text")):
+            if name in delta:
+                events.append({"type": f"response.{kind}.delta", "delta": delta[name]})
+        for call in delta.get("tool_calls", ()):
+            named = {"type": "function_call", "call_id": call["id"], "name": call["function"]["name"]}
+            events.append({"type": "response.output_item.added", "output_index": index, "item": named})
+            text = {"output_index": index, "delta": call["function"]["arguments"]}
+            events.append({"type": "response.function_call_arguments.delta", **text})
+    status = "incomplete" if finish == "length" else "completed"
+    last = {"id": "resp_x", "status": status, "incomplete_details": {"reason": "max_output_tokens"}}
+    events.append({"type": f"response.{status}", "response": last})
+    numbered = ({"sequence_number": number, **event} for number, event in enumerate(events))
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in numbered)
 
 
 def cancelled(url: str) -> float:

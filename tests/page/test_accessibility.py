@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
+from tests.page.fixtures import START_S
 from tests.page.support import CHATS, Tab, opened_tab
+from tests.support.fake_hub import FakeHub
+from tests.support.served import serving
 
 AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE: ViewportSize = {"width": 1200, "height": 760}
 SMALL: ViewportSize = {"width": 390, "height": 760}
 CALL = {"name": "weather", "arguments": '{"city": "Oslo"}'}
-ANSWER = "**Bold**, `code`\n\n```python\ndef f(): return [1]  # x\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+HEADINGS = "#### Deep\n\n# High\n\n### Lower\n\n"
+ANSWER = f"{HEADINGS}**Bold**, `code`\n\n```python\ndef f(): return [1]  # x\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
 def violations(tab: Tab) -> list[tuple[str, Any]]:
@@ -27,9 +31,13 @@ def violations(tab: Tab) -> list[tuple[str, Any]]:
     return [(each["id"], [node["target"] for node in each["nodes"]]) for each in found]
 
 
-@pytest.mark.parametrize(
+OPEN_ALL = "document.querySelectorAll('main [aria-expanded=false]').forEach((button) => button.click())"
+LOOKS = pytest.mark.parametrize(
     ("scheme", "size"), [("light", WIDE), ("dark", SMALL)], ids=["light, wide", "dark, small"]
 )
+
+
+@LOOKS
 def test_nothing_is_wrong_for_people_who_read_otherwise(
     browser: Browser, url: str, scheme: Any, size: ViewportSize
 ) -> None:
@@ -63,6 +71,44 @@ def test_nothing_is_wrong_for_people_who_read_otherwise(
             tab.show(view)
             expect(last).to_have_count(1)
             assert violations(tab) == []
+            tab.page.evaluate(OPEN_ALL)
+            assert violations(tab) == []
         tab.page.keyboard.press("?")
         expect(tab.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+        assert violations(tab) == []
+
+
+@LOOKS
+def test_nothing_is_wrong_on_the_first_visit(
+    browser: Browser, built_page: None, tmp_path: Path, hub: FakeHub, scheme: Any, size: ViewportSize
+) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed (npm ci in web/)")
+    config = f'data_dir = "data"\nmodels_dir = "models"\nhf_endpoint = "{hub.url}"\n'
+    (tmp_path / "config.toml").write_text(config, encoding="utf-8")
+    flags = ("--port", "0", "--threads", "1")
+    with (
+        serving(tmp_path, *flags) as server,
+        opened_tab(browser, server.url(START_S), color_scheme=scheme, viewport=size, bypass_csp=True) as tab,
+    ):
+        tab.page.add_script_tag(path=AXE)
+        expect(tab.page.get_by_role("list", name="Models to get").get_by_role("listitem")).to_have_count(3)
+        assert violations(tab) == []
+        tab.page.get_by_role("button", name="Settings of this chat").click()
+        assert violations(tab) == []
+        for view in ("Models", "Playground", "Batches", "Server"):
+            if size is SMALL:
+                tab.page.get_by_role("button", name="Menu").click()
+            tab.show(view)
+            expect(tab.page.get_by_role("heading", level=1)).to_be_visible()
+            assert violations(tab) == [], view
+
+
+def test_nothing_is_wrong_where_a_key_is_asked_for(browser: Browser, keyed_url: str) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed (npm ci in web/)")
+    with opened_tab(browser, keyed_url, bypass_csp=True) as tab:
+        tab.expected.append("401")
+        tab.page.add_script_tag(path=AXE)
+        expect(tab.page.get_by_role("dialog")).to_be_visible()
         assert violations(tab) == []

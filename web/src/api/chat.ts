@@ -62,6 +62,8 @@ export interface ChatNews {
   timings?: Timings;
   /** Parts of the request that were limited. */
   warnings?: string[];
+  /** The id of the answer, if the server goes on with it without this page. */
+  response?: string;
 }
 
 interface Chunk {
@@ -85,19 +87,28 @@ export async function* streamChat(request: ChatRequest, signal: AbortSignal): As
   const know = (id: string) => {
     last = id;
   };
+  yield* overLostLines(() => streamPart(body, signal, last, know), () => last !== "", signal);
+}
+
+/** What `part` gives, which is called again where its line breaks. canGoOn: whether it knows from where. */
+export async function* overLostLines(
+  part: () => AsyncGenerator<ChatNews>,
+  canGoOn: () => boolean,
+  signal: AbortSignal,
+): AsyncGenerator<ChatNews> {
   for (let lost = 0; ; lost++) {
     try {
-      yield* streamPart(body, signal, last, know);
+      yield* part();
       return;
     } catch (error) {
-      if (signal.aborted || last === "" || lost === LOST_LINES || !isBrokenLine(error)) throw error;
+      if (signal.aborted || !canGoOn() || lost === LOST_LINES || !isBrokenLine(error)) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, lost * BACK_MS));
   }
 }
 
 /** Whether the connection failed, and not the request. */
-function isBrokenLine(error: unknown): boolean {
+export function isBrokenLine(error: unknown): boolean {
   return error instanceof TypeError || (error instanceof ApiError && ["cut", "unreachable"].includes(error.code));
 }
 

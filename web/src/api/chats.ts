@@ -1,6 +1,6 @@
 // Chats that the server keeps for this key.
 import type { ChatSettings, Conversation, Message } from "../state/conversation";
-import { ApiError, call, getJson, postJson } from "./http";
+import { call, getJson, isMissing, postJson } from "./http";
 
 /** A chat without its messages. */
 export interface ChatHead {
@@ -122,7 +122,7 @@ async function unlessGone<T>(work: Promise<T>): Promise<T | null> {
   try {
     return await work;
   } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return null;
+    if (isMissing(error)) return null;
     throw error;
   }
 }

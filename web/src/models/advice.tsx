@@ -13,6 +13,7 @@ export function AdvisedModels() {
   const { machine, purposes, data } = advice;
   return (
     <>
+      <h2>Models to download</h2>
       <label class="purpose">
         A model for{" "}
         <select class="narrow" value={advice.purpose} onChange={(event) => setPurpose(event.currentTarget.value)}>

@@ -27,6 +27,8 @@ export interface Message {
   attachments?: Attachment[];
   model?: string;
   finish?: string;
+  /** The id of the answer that the server writes, until the text is here. */
+  response?: string;
   error?: string;
   timings?: Timings;
   warnings?: string[];
@@ -104,6 +106,7 @@ export function withNews(message: Message, news: ChatNews): Message {
   if (news.finish) changed.finish = news.finish;
   if (news.timings) changed.timings = news.timings;
   if (news.warnings) changed.warnings = news.warnings;
+  if (news.response) changed.response = news.response;
   return changed;
 }
 

@@ -1,21 +1,26 @@
 // All conversations, the open one, and the answers in progress.
 import { computed, signal } from "@preact/signals";
-import { streamChat } from "../api/chat";
+import { isBrokenLine, streamChat } from "../api/chat";
+import type { ChatNews, ChatRequest } from "../api/chat";
 import type { ChatFacts } from "../api/chats";
-import { messageOf, wasAborted } from "../api/http";
+import { ApiError, isMissing, messageOf, wasAborted } from "../api/http";
+import { followResponse, streamResponse } from "../api/responses";
 import { conversations, findChat, listThem, running, storageProblem, unlist } from "./chat_list";
 import { chatRequest, newConversation, newMessage, titleOf, withEdit, withNews } from "./conversation";
 import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
 import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
 import { endedHere, mcpFunctions } from "./mcp";
 import { currentModel, refreshModels } from "./models";
-import { bringBack, changeFacts, connect, isShared, mayBeShared, push, readWhole, refresh, remove } from "./sync";
+import { bringBack, changeFacts, connect, isDeleted, isReadAgain, isShared, mayBeShared, push, readWhole, refresh, remove } from "./sync";
 import { offerUndo } from "./undo";
 import { dropUnsent } from "./unsent";
 import { replacing, withVersion } from "./versions";
 
 const SAVE_MS = 1_000;
 const LOOK_MS = 300;
+/** Why the server does not go on with an answer without its page. */
+const NO_JOURNAL = new Set(["unsupported_operation", "journal_unusable", "insufficient_storage", "store_error"]);
+const GOES_ON = "The connection broke. The server goes on: open the chat again to see its answer.";
 
 export const openId = signal("");
 
@@ -26,7 +31,15 @@ export const open = computed(() => conversations.value.find(({ id }) => id === o
 export const isAnswering = computed(() => running.value.has(open.value.id));
 
 /** Reads the list anew: at the start, and with another key. */
-export async function loadConversations(): Promise<void> {
+export function loadConversations(): Promise<void> {
+  loaded = load();
+  return loaded;
+}
+
+/** Until then it is not known whether the server keeps chats. */
+let loaded = Promise.resolve();
+
+async function load(): Promise<void> {
   const known = new Set(conversations.value.map(({ id }) => id));
   let stored: Conversation[] = [];
   try {
@@ -36,6 +49,7 @@ export async function loadConversations(): Promise<void> {
   }
   await connect(stored.filter(({ id }) => !known.has(id) || findChat(id)?.unsaved !== true));
   for (const { id, unsaved } of conversations.value) if (unsaved) void push(id);
+  takeUp();
 }
 
 onOtherTabs(async (id) => {
@@ -52,10 +66,11 @@ document.addEventListener("visibilitychange", () => {
   else if (mayBeShared) void loadConversations();
 });
 
-/** The messages of the open chat, if only the server has them. */
+/** The messages of the open chat, if only the server has them, and its answer, if that goes on. */
 async function readOpen(): Promise<void> {
   try {
     await readWhole(openId.value);
+    takeUp();
   } catch (error) {
     storageProblem.value = messageOf(error);
   }
@@ -90,15 +105,8 @@ export async function deleteConversation(id: string): Promise<void> {
   stop(id);
   const gone = findChat(id);
   if (gone === undefined) return;
-  unlist(id);
-  dropUnsent(id);
-  // An answer that is being stopped still writes to this id.
-  if (draft.value.id === id) draft.value = { ...newConversation(), settings: draft.value.settings };
-  if (openId.value === id) startConversation();
-  window.clearTimeout(saves.get(id));
-  saves.delete(id);
   const isOnServer = isShared.value && gone.stored !== undefined;
-  const deleted = Promise.all([kept(dropConversation(id)), isOnServer ? remove(id) : undefined]);
+  const deleted = Promise.all([leave(id), isOnServer ? remove(id) : undefined]);
   const takeBack = async () => {
     listThem([gone]);
     if (gone.partial !== true) saveSoon(id);
@@ -109,6 +117,18 @@ export async function deleteConversation(id: string): Promise<void> {
   };
   offerUndo({ text: `“${gone.title}” is deleted`, takeBack: () => void takeBack() });
   await deleted;
+}
+
+/** Takes a chat out of this page and this browser. */
+async function leave(id: string): Promise<void> {
+  unlist(id);
+  dropUnsent(id);
+  // An answer that is being stopped still writes to this id.
+  if (draft.value.id === id) draft.value = { ...newConversation(), settings: draft.value.settings };
+  if (openId.value === id) startConversation();
+  window.clearTimeout(saves.get(id));
+  saves.delete(id);
+  await kept(dropConversation(id));
 }
 
 export function changeSettings(settings: Partial<ChatSettings>): void {
@@ -144,6 +164,7 @@ export function showVersion(id: string, version: number): void {
   if (isAnswering.value) return;
   change(open.value.id, (conversation) => ({ ...conversation, messages: withVersion(conversation.messages, id, version) }));
   saveNow();
+  takeUp();
 }
 
 /** Change a question and answer it. The old one, and all after it, becomes another version. Attachments are added to those that it has. */
@@ -159,31 +180,68 @@ async function answer(prepare: (messages: Message[]) => Message[], versions: Par
   const { id, partial } = open.value;
   if (running.value.has(id)) return;
   if (partial) return readOpen();
-  const controller = new AbortController();
   const model = currentModel.value?.id ?? "";
   const reply: Message = { ...newMessage("assistant", ""), model, ...versions };
   change(id, (conversation) => prepared(conversation, prepare));
   const asked = findChat(id)!;
   change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));
-  running.value = new Map(running.value).set(id, controller);
-  saveNow();
   // By then the list shows whether the model has to load first.
   window.setTimeout(() => void refreshModels(), LOOK_MS);
-  try {
-    let current = reply;
+  await receive(id, reply, async function* (signal) {
     const tools = asked.settings.mcp ? await mcpFunctions() : [];
-    for await (const news of streamChat(chatRequest(asked, model, tools), controller.signal)) {
+    const request = chatRequest(asked, model, tools);
+    await loaded;
+    yield* isShared.value ? inBackground(request, signal) : streamChat(request, signal);
+  });
+}
+
+/** As streamChat, and the server goes on without this page, unless it has no room for that. */
+async function* inBackground(request: ChatRequest, signal: AbortSignal): AsyncGenerator<ChatNews> {
+  try {
+    yield* streamResponse(request, signal);
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status >= 400 && NO_JOURNAL.has(error.code))) throw error;
+    yield* streamChat(request, signal);
+  }
+}
+
+/** Goes on with the answer of the open chat that the server writes. */
+function takeUp(): void {
+  const { id, messages, partial } = open.value;
+  const waiting = messages.findLast(({ response }) => response !== undefined);
+  if (waiting?.response === undefined || partial || running.value.has(id)) return;
+  const { response, reasoning: _thought, calls: _calls, error: _error, ...asked } = waiting;
+  void receive(id, { ...asked, response, text: "" }, (signal) => followResponse(response, signal));
+}
+
+async function receive(id: string, reply: Message, pieces: (signal: AbortSignal) => AsyncGenerator<ChatNews>): Promise<void> {
+  const controller = new AbortController();
+  running.value = new Map(running.value).set(id, controller);
+  saveNow();
+  let current = reply;
+  let isGone = false;
+  try {
+    for await (const news of pieces(controller.signal)) {
       current = withNews(current, news);
       replace(id, current);
+      // From here on the server finds the answer for the chat.
+      if (news.response) void push(id);
     }
     endedHere.add(reply.id);
+    replace(id, written(current));
+    // Another page ended it, which may have deleted the chat.
+    if (current.finish === "stopped") isGone = await isDeleted(id);
   } catch (error) {
-    const words = wasAborted(error) ? { finish: "stopped" } : { error: messageOf(error) };
-    patch(id, reply.id, words);
+    const onServer = current.response !== undefined;
+    if (wasAborted(error)) replace(id, { ...written(current), finish: "stopped" });
+    else if (onServer && isBrokenLine(error)) replace(id, { ...current, error: GOES_ON });
+    else if (onServer && isMissing(error) && findChat(id)?.stored) isGone = !(await isReadAgain(id));
+    else replace(id, { ...written(current), error: messageOf(error) });
   } finally {
     const left = new Map(running.value);
     left.delete(id);
     running.value = left;
+    if (isGone) await leave(id);
     saveNow();
     void push(id);
     void refreshModels();
@@ -203,14 +261,15 @@ function indexOf(messages: Message[], id: string): number {
 }
 
 function replace(id: string, message: Message): void {
-  patch(id, message.id, message);
-}
-
-function patch(id: string, messageId: string, changes: Partial<Message>): void {
   change(id, (conversation) => ({
     ...conversation,
-    messages: conversation.messages.map((known) => (known.id === messageId ? { ...known, ...changes } : known)),
+    messages: conversation.messages.map((known) => (known.id === message.id ? message : known)),
   }));
+}
+
+/** The message without the answer that it waited for. */
+function written({ response: _, ...message }: Message): Message {
+  return message;
 }
 
 function change(id: string, how: (conversation: Conversation) => Conversation): void {

@@ -32,8 +32,14 @@ function isSame(one: Message, other: Message): boolean {
 
 /** Of one answer, the one that was written further. */
 function joined(mine: Message, theirs: Message): Message {
+  const isWaiting = mine.response !== undefined;
+  if (isWaiting !== (theirs.response !== undefined)) return isWaiting ? numberedAs(mine, theirs) : mine;
   const longer = theirs.text.length > mine.text.length || (theirs.finish !== undefined && mine.finish === undefined);
-  return longer ? { ...theirs, ...(mine.version === undefined ? {} : { version: mine.version }) } : mine;
+  return longer ? numberedAs(mine, theirs) : mine;
+}
+
+function numberedAs({ version }: Message, other: Message): Message {
+  return version === undefined ? other : { ...other, version };
 }
 
 /** With a number that none of the lines has. */

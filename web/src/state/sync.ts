@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { deleteChat, getChat, listChats, patchChat, putChat, restoreChat } from "../api/chats";
 import type { ChatFacts, ChatHead, StoredChat } from "../api/chats";
-import { ApiError, messageOf } from "../api/http";
+import { ApiError, isMissing, messageOf } from "../api/http";
 import { conversations, findChat, listThem, running, storageProblem, unlist } from "./chat_list";
 import { isProxy } from "./fleet";
 import { newConversation, type Conversation } from "./conversation";
@@ -86,6 +86,24 @@ export async function readWhole(id: string): Promise<void> {
   if (!findChat(id)?.partial) return;
   const chat = conversationOf(await getChat(id));
   if (findChat(id)?.partial) await keep(chat);
+}
+
+/** Whether another page has deleted a chat of the server. */
+export async function isDeleted(id: string): Promise<boolean> {
+  if (!isShared.value || !findChat(id)?.stored) return false;
+  return getChat(id).then(() => false, isMissing);
+}
+
+/** Reads a chat anew from the server: another page has written what this one missed. False if it is not there. */
+export async function isReadAgain(id: string): Promise<boolean> {
+  try {
+    await keep(conversationOf(await getChat(id)));
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    storageProblem.value = messageOf(error);
+    return true;
+  }
 }
 
 /** Writes what has changed. Where another page has written meanwhile, what both have. */

@@ -46,6 +46,12 @@ export function renderMarkdown(text: string): DocumentFragment {
     link.target = "_blank";
     link.rel = "noopener noreferrer";
   }
+  // Levels that go on from the chat's own heading, without gaps.
+  let level = 1;
+  for (const heading of fragment.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    level = Math.min(Number(heading.tagName[1]) + 1, level + 1);
+    heading.ariaLevel = String(level);
+  }
   for (const box of fragment.querySelectorAll("input")) {
     box.type = "checkbox";
     box.disabled = true;

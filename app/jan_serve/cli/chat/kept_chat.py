@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -74,10 +74,16 @@ class KeptChat(msgspec.Struct):
         return _grafted(theirs, common, [*missed, *new])
 
 
-def kept_chat(client: ServerClient, wanted: str | None, conversation: Conversation) -> KeptChat | None:
+def kept_chat(
+    client: ServerClient,
+    wanted: str | None,
+    conversation: Conversation,
+    note: Callable[[str], None] = lambda text: None,
+) -> KeptChat | None:
     """The chat of this id, or with "" the latest, whose messages become those of the conversation; with None a new one.
 
-    None: this server keeps no chats. Raises CommandError for a wanted one that is not there.
+    None: this server keeps no chats. note: says what is waited for. Raises CommandError for a wanted one that is not
+    there.
     """
     try:
         store = client.get(CHATS_PATH, {"limit": "1"})["store"]
@@ -89,12 +95,30 @@ def kept_chat(client: ServerClient, wanted: str | None, conversation: Conversati
         return None
     if wanted is None:
         return KeptChat(client)
-    chat = client.get(f"{CHATS_PATH}/{quote(find_chat(client, wanted)['id'], safe='')}")
+    path = f"{CHATS_PATH}/{quote(find_chat(client, wanted)['id'], safe='')}"
+    chat = client.get(path)
+    if growing := [message for message in chat["messages"] if message.get("response")]:
+        note("The server still writes an answer of this chat.")
+        for message in growing:
+            for _ in text_of(client, message):
+                pass
+        chat = client.get(path)
     kept = KeptChat(client, chat["id"], chat["version"], chat["settings"], chat["messages"])
     kept.sent = [_sent(message) for message in kept.line]
     conversation.messages = [*kept.sent]
     conversation.system = conversation.system or chat["settings"].get("system") or None
     return kept
+
+
+def text_of(client: ServerClient, message: StoredMessage) -> Iterator[str]:
+    """The text in pieces, as far as it is written; those that the server still writes as they come."""
+    if not message.get("response"):
+        yield message["text"]
+        return
+    path = f"/v1/responses/{quote(message['response'], safe='')}"
+    for event in client.events(path, params={"stream": "true"}):
+        if event.get("type") == "response.output_text.delta":
+            yield event["delta"]
 
 
 def find_chat(client: ServerClient, wanted: str) -> dict[str, Any]:

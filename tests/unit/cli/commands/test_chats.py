@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,36 @@ def test_chats_are_listed_found_shown_deleted_and_restored(ask: Run, client: Ser
     assert "Weather" not in ask("chats").out
     assert ask("chats", "restore", "aaaa-1111").err == "Weather is back.\n"
     assert "Weather" in ask("chats").out
+
+
+@pytest.mark.parametrize("words", [("chats", "show", "aaaa"), ("run", "--continue", "alpha", "!say then")])
+def test_an_answer_that_is_still_written_is_waited_for(
+    ask: Run, client: ServerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    asked = {"model": "alpha", "input": f"!gate {gate} 2", "background": True}
+    response = client.post("/v1/responses", asked)["id"]
+    growing = {**message("a", "assistant", ""), "response": response}
+    client.post("/extras/chats/import", {"chats": [{**CHAT, "messages": [CHAT["messages"][0], growing]}]})
+    stream = ServerClient.events
+
+    def opened(self: ServerClient, *args: Any, **options: Any) -> Generator[dict[str, Any]]:
+        for event in stream(self, *args, **options):
+            yield event
+            if "1" in event.get("delta", ""):
+                gate.open("w").close()
+
+    monkeypatch.setattr(ServerClient, "events", opened)
+    ran = ask(*words)
+    assert ran.status == 0, ran.err
+    if words[0] == "chats":
+        assert ran.out == ">>> !say cold\n\n0 1 done\n\n"
+    else:
+        assert "The server still writes an answer of this chat." in ran.err
+        assert stored(client) == ["!say cold", "0 1 done", "!say then", "cold"]  # the first command counts
+    chat = client.get("/extras/chats/aaaa-1111")
+    assert [each["text"] for each in chat["messages"][:2]] == ["!say cold", "0 1 done"]
 
 
 @pytest.mark.parametrize(
