@@ -2,7 +2,8 @@
 one that must be there.
 
 A name that is not listed may repeat: no grammar can compare names. The engine sees to it that none does; in a grammar
-alone, what needs different names is refused. Where other names may run out, they come last and are counted.
+alone, what needs different names is refused. Where names may run out, all come in any order and are counted. So do the
+optional ones of many in any order: a rule cannot remember each.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringS
 from jan_serve.constraint.json_schema.unlisted_names import (
     MAX_NAME_CLASSES,
     few_names,
+    has_value,
     name_classes,
     names_that_run_out,
+    takes_any_name,
     without_listed,
 )
 from jan_serve.constraint.translation import Mode
@@ -46,6 +49,8 @@ _LONG_ROW = 8
 """Executors recurse into a rule at the first reference to it. So a row of rules of which each refers to the next one is
 referred to every so many rules, from its end on."""
 _MAX_EXISTS = 4
+_BITS = 45
+"""What a rule remembers beside the layout: a bit for each listed member, and the number of members where it matters."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ class Shape(msgspec.Struct, frozen=True):
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
-    `extras`: at most so many other entries, which come last; None for no bound.
+    any_order: whether all entries come in any order, whatever that of the request.
     """
 
     fields: list[Field]
@@ -71,7 +76,7 @@ class Shape(msgspec.Struct, frozen=True):
     conditions: int
     low: int
     high: int | None
-    extras: int | None = None
+    any_order: bool = False
 
     def may_be_empty(self) -> bool:
         return not (self.low or self.conditions or any(field.required for field in self.fields))
@@ -86,16 +91,11 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
     spec = msgspec.structs.replace(spec, props=spec.props | few)
     for settled in _settle_exists(emit, spec):
         shape = _shape(emit, settled, frozenset(spec.required), hint, few)
-        counted = (
-            shape.wanted
-            or shape.low > _least(shape.fields)
-            or shape.high is not None
-            or shape.extras is not None
-        )
-        in_order = not emit.any_order and bool(shape.fields)
+        counted = bool(shape.wanted) or _is_counted(shape)
+        in_order = not emit.any_order and not shape.any_order and bool(shape.fields)
         if few and in_order and not shape.wanted and emit.mode is not Mode.PRINTED:
-            members = _few_last(emit, shape, hint, counted=bool(counted))
-        elif counted and (shape.wanted or shape.extras is not None or in_order):
+            members = _few_last(emit, shape, hint, counted=counted)
+        elif counted and (shape.wanted or in_order):
             members = _counted_members(emit, shape, hint)
         else:
             members = listed_members(emit, shape, hint)
@@ -105,8 +105,9 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
 
 def listed_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     """One member or more, which no rule counts."""
-    if emit.any_order or not shape.fields:
-        return members_in_any_order(emit.rules, shape, hint, comma=emit.comma(), others_last=emit.others_last)
+    if emit.any_order or shape.any_order or not shape.fields:
+        others_last = emit.others_last and not shape.any_order
+        return members_in_any_order(emit.rules, shape, hint, comma=emit.comma(), others_last=others_last)
     return plain_members(emit.rules, shape, hint, comma=emit.comma())
 
 
@@ -169,21 +170,79 @@ def _shape(
         raise GrammarTooComplex("too many conditions on some property at once")
     wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
     shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
-    if extra == NEVER:
-        return shape
-    if not emit.mode.compares:
+    if emit.mode.compares:
+        return _with_compared_names(emit, spec, shape, few)
+    if extra != NEVER:
         emit.needs_comparison = emit.needs_comparison or _needs_comparison(spec)
+    return shape
+
+
+def _with_compared_names(emit: Emitter, spec: ObjectSpec, shape: Shape, few: Container[str]) -> Shape:
+    """The shape with as many members as there are names, where these may run out: the executor knows which are left.
+    few: as in `object_expr`."""
+    crowded = _is_crowded(emit, spec, shape)
+    is_closed = shape.extra == NEVER
+    if emit.mode is Mode.PRINTED or (is_closed and not crowded):
         return shape
     emit.names_repeat = True
-    names = names_that_run_out(expander, spec)
+    names = automata.from_words(()) if is_closed else names_that_run_out(emit.expander, spec)
+    most = len(shape.fields)
+    if crowded:
+        emit.is_crowded = True
+        shape = _with_few_fields(shape)
     if names is None:
         return shape
-    emit.counted_names.append(spec)
-    emit.compared_at = emit.compared_at or emit.conj
-    endless = automata.longest_word(names) is None
-    return msgspec.structs.replace(
-        shape, extras=None if endless else min(count_words(names, _MAX_NAMES), _MAX_NAMES)
+    props = {name: conj for name, conj in spec.props.items() if name not in few}
+    listed = [name for name in {*spec.props, *spec.required} if _may_be(emit, spec, name)]
+    emit.counted_names.append(
+        (msgspec.structs.replace(spec, props=props), automata.unite(names, automata.from_words(listed)))
     )
+    emit.compared_at = emit.compared_at or emit.conj
+    if automata.longest_word(names) is not None:
+        most += min(count_words(names, _MAX_NAMES), _MAX_NAMES)
+        high = most if shape.high is None else min(shape.high, most)
+        shape = msgspec.structs.replace(shape, high=high)
+    return msgspec.structs.replace(shape, any_order=True)
+
+
+def _may_be(emit: Emitter, spec: ObjectSpec, name: str) -> bool:
+    return name in spec.required or not emit.expander.is_nothing(emit.expander.algebra.lookup(spec, name))
+
+
+def _is_crowded(emit: Emitter, spec: ObjectSpec, shape: Shape) -> bool:
+    """Whether there are more listed members than a rule can remember, of which the executor compares the names."""
+    count, needed = len(shape.fields), _least(shape.fields)
+    return (
+        emit.crowds
+        and emit.any_order
+        and not shape.wanted
+        and count > (_room(shape) if _is_counted(shape) else _BITS)
+        and (needed <= _room(shape) or (needed == count and shape.extra == NEVER))
+        and all(
+            has_value(emit.expander, emit.expander.algebra.lookup(spec, name))
+            for name in {*spec.props, *spec.required}
+            if _may_be(emit, spec, name)
+        )
+        and (shape.extra == NEVER or takes_any_name(emit.expander, spec))
+    )
+
+
+def _is_counted(shape: Shape) -> bool:
+    return shape.low > _least(shape.fields) or shape.high is not None
+
+
+def _room(shape: Shape) -> int:
+    """The bits that the number of members leaves."""
+    return _BITS - max(shape.low, shape.high or 0, len(shape.fields)).bit_length()
+
+
+def _with_few_fields(shape: Shape) -> Shape:
+    """The optional members among the others; all of them where all are required, which their number says then."""
+    needed = _least(shape.fields)
+    kept = [field for field in shape.fields if field.required and needed <= _room(shape)]
+    others = [field.entry for field in shape.fields if field not in kept]
+    low = shape.low if kept else max(shape.low, needed)
+    return msgspec.structs.replace(shape, fields=kept, extra=choice([*others, shape.extra]), low=low)
 
 
 def _needs_comparison(spec: ObjectSpec) -> UnsupportedSchema | None:
@@ -285,8 +344,6 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
 
 def _open_from(shape: Shape) -> int:
     """The index of the field that other names come after; -1 if there is none."""
-    if shape.extras is not None:
-        return len(shape.fields) - 1
     return max((index for index, field in enumerate(shape.fields) if field.leads), default=-1)
 
 
@@ -305,8 +362,7 @@ def members_in_any_order(
     rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, others_last: bool
 ) -> Expr:
     """One member or more. comma: between two. others_last: others follow listed ones where one is required."""
-    is_counted = shape.low > _least(shape.fields) or shape.high is not None
-    if others_last and shape.extra != NEVER and _least(shape.fields) and not is_counted:
+    if others_last and shape.extra != NEVER and _least(shape.fields) and not _is_counted(shape):
         # A weak model that may begin with names of its own never comes to the required ones.
         other = rules.define(f"{hint}-other", shape.extra)
         listed = msgspec.structs.replace(shape, extra=NEVER)
@@ -348,8 +404,6 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
                 options.append(follow((index + 1, count, found)))
         if index <= open_from:
             return choice(options)
-        if shape.extras is not None:
-            return _last_extras(shape, extra, count, comma=emit.comma())
         for mask, entry in enumerate([] if full else [extra, *wanted]):
             if entry != NEVER and (mask == 0 or mask & ~found):
                 after = follow((index, min(count + 1, cap), found | mask))
@@ -359,16 +413,3 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
         return choice(options)
 
     return emit.rules.states(f"{hint}-members", (0, 0, 0), body)
-
-
-def _last_extras(shape: Shape, extra: Expr, count: int, *, comma: Expr) -> Expr:
-    """The other entries after `count` listed ones, as many as there are names for."""
-    most = shape.extras if shape.high is None else min(shape.extras or 0, shape.high - count)
-    assert most is not None
-    least = max(shape.low - count, 0)
-    if count:
-        return repeat(sequence([comma, extra]), least, most) if least <= most else NEVER
-    least = max(least, 1)
-    return (
-        sequence([extra, repeat(sequence([comma, extra]), least - 1, most - 1)]) if least <= most else NEVER
-    )

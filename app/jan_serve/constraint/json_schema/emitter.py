@@ -26,6 +26,7 @@ from jan_serve.constraint.ast import (
     terminal,
 )
 from jan_serve.constraint.automata import dfa as automata
+from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema.emit_strings import string_terminal
@@ -72,6 +73,7 @@ class Emitter(ABC):
         mode: Mode = Mode.ALONE,
         order: PropertyOrder = PropertyOrder.SCHEMA,
         held: frozenset[ArraySpec] = frozenset(),
+        crowds: bool = True,
     ) -> None:
         self.expander = expander
         self.any_order = order is not PropertyOrder.SCHEMA and mode is not Mode.PRINTED
@@ -88,8 +90,12 @@ class Emitter(ABC):
         """Whether some object in the grammar may have a name twice."""
         self.needs_comparison: UnsupportedSchema | None = None
         """Why nothing but compared names can hold the schema; raised in Mode.ALONE."""
-        self.counted_names: list[ObjectSpec] = []
-        """Objects whose other names may run out."""
+        self.counted_names: list[tuple[ObjectSpec, Dfa]] = []
+        """Objects whose names may run out, with all their names."""
+        self.crowds = crowds
+        self.is_crowded = False
+        """Whether some object has more listed members than a rule can remember, and `crowds` let their names be
+        compared."""
         self.conj: Conj = TRUE
         """The conjunction that is being written."""
         self.compared_at: Conj = TRUE

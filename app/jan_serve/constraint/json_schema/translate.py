@@ -51,8 +51,9 @@ class ValueEmitter(Emitter):
         mode: Mode = Mode.ALONE,
         order: PropertyOrder = PropertyOrder.SCHEMA,
         held: frozenset[ArraySpec] = frozenset(),
+        crowds: bool = True,
     ) -> None:
-        super().__init__(expander, whitespace=whitespace, mode=mode, order=order, held=held)
+        super().__init__(expander, whitespace=whitespace, mode=mode, order=order, held=held, crowds=crowds)
         self._containers: dict[int, tuple[TypeSets, RuleRef]] = {}
         self._names: dict[Conj, Expr] = {}
         self._todo: list[tuple[str, str, Conj, TypeSets]] = []
@@ -136,9 +137,11 @@ def translate(
         document = Document(schema)
         expander = Expander(document)
         root = expander.terms.positive(document.root)
-        held = frozenset[ArraySpec]()
+        held, crowds = frozenset[ArraySpec](), True
         while True:
-            emitter = ValueEmitter(expander, whitespace=whitespace, mode=mode, order=order, held=held)
+            emitter = ValueEmitter(
+                expander, whitespace=whitespace, mode=mode, order=order, held=held, crowds=crowds
+            )
             grammar = prune(emitter.grammar(root), emitter.rules.complete)
             if emitter.needs_comparison is not None:
                 raise emitter.needs_comparison
@@ -148,6 +151,10 @@ def translate(
                 break
             except AlsoHeld as more:
                 held |= more.specs
+            except UnsupportedSchema:
+                if not emitter.is_crowded:
+                    raise
+                crowds = False  # members of many names come in groups
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
     return Translated(grammar, uniqueness)

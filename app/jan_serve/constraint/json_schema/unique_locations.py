@@ -9,9 +9,7 @@ from typing import Final
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
-from jan_serve.constraint.automata.counting import (
-    endless_states,
-)
+from jan_serve.constraint.automata.counting import endless_states
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.expand import Expander
@@ -19,7 +17,7 @@ from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpe
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unique_items import automaton_of, is_within, texts_of
-from jan_serve.constraint.json_schema.unlisted_names import name_classes, names_that_run_out
+from jan_serve.constraint.json_schema.unlisted_names import name_classes
 from jan_serve.constraint.limits import spend
 from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
@@ -56,7 +54,7 @@ class _Locations:
         self._counted = emitter.counted_names
         self._names_repeat = emitter.names_repeat
         self._missing = set(self._unique)
-        self._missing_names = list(self._counted)
+        self._missing_names = [spec for spec, _ in self._counted]
         self._keyword, self._what = "patternProperties", "of names that may run out"
         if self._unique:
             self._keyword, self._what = "uniqueItems", "of large sets"
@@ -167,25 +165,40 @@ class _Locations:
 
     def _unlisted_number(self, objects: list[ObjectSpec]) -> int:
         """The number of the names that may run out in one of these objects."""
-        found = [spec for spec in objects if spec in self._counted]
+        found = [own for own in self._counted if own[0] in objects]
         if not found:
             return NOWHERE
-        self._missing_names = [spec for spec in self._missing_names if spec not in found]
-        sets = [names_that_run_out(self._expander, spec) for spec in found]
-        names = sets[0]
-        assert names is not None
-        terms = self._expander.terms
-        closed = all(spec in found or _is_closed(terms, spec) for spec in objects)
-        if not closed or any(other is None or not _equal(names, other) for other in sets[1:]):
+        self._missing_names = [spec for spec in self._missing_names if spec not in objects]
+        names = next(
+            (
+                names
+                for spec, names in found
+                if all(self._fits(other, spec, names) for other in objects if other != spec)
+            ),
+            None,
+        )
+        if names is None:
             raise self._refused("where another object may be at the same place")
-        listed = {name for spec in objects for name in (*spec.props, *spec.required)}
-        if any(_meets(names, name) for name in listed):
-            raise self._refused("some of which begin as a listed one")
         for number, known in enumerate(self._names):
             if _equal(known, names):
                 return number
         self._names.append(names)
         return len(self._names) - 1
+
+    def _fits(self, other: ObjectSpec, wide: ObjectSpec, names: Dfa) -> bool:
+        """Whether the names of one object say what is left of those of another one too."""
+        lookup = self._expander.algebra.lookup
+        conjs = {name: lookup(other, name) for name in (*other.props, *other.required)}
+        listed = [name for name, conj in conjs.items() if not self._expander.is_nothing(conj)]
+        own = next((own for spec, own in self._counted if spec == other), None)
+        if own is not None and _equal(own, names):
+            return True
+        if not _is_closed(self._expander.terms, other):
+            return False
+        if own is None:  # the grammar knows which of its names are left
+            return all(names.matches(name) or not _meets(names, name) for name in listed)
+        # Whatever is written of the other one is also the beginning of a wider one.
+        return wide.high is None and all(conjs[name] == lookup(wide, name) for name in listed)
 
 
 def _described(spec: ArraySpec) -> str:

@@ -23,7 +23,7 @@ from jan_serve.constraint.json_schema.scalars.strings import (
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_NAME_CLASSES: Final = 64
-MOST_LISTED: Final = 256
+MOST_LISTED: Final = 64
 """Names of a pattern that are written as listed ones."""
 _MAX_DEPTH: Final = 4
 
@@ -88,6 +88,13 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     if taken:
         found = automata.intersect(found, automata.complement(automata.from_words(taken)))
     return None if found.is_empty() else found
+
+
+def takes_any_name(expander: Expander, spec: ObjectSpec) -> bool:
+    """Whether any name that is not listed may be one of another member."""
+    classes = _allowed(expander, spec.rules, ANY_STRING, TRUE)
+    names = reduce(strings.unite, [names for names, conj in classes if has_value(expander, conj)], NO_STRING)
+    return automata.complement(strings.string_dfa(names)).is_empty()
 
 
 def _undecided(what: str) -> UnsupportedSchema:
