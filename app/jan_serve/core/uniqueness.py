@@ -49,7 +49,7 @@ class LastTexts(msgspec.Struct, frozen=True):
 
 
 class ItemTexts(msgspec.Struct, frozen=True):
-    """The items of one array.
+    """The items of one array that may not repeat; those of a kind that has no text here may.
 
     strings: the characters of its strings. others: the texts of numbers, true, false and null. endless: whether every
     beginning of a scalar can be completed in endlessly many ways, so that none is ever the only one left.
@@ -62,6 +62,10 @@ class ItemTexts(msgspec.Struct, frozen=True):
     endless: bool
     containers: bool = False
     last: tuple[LastTexts, ...] = ()
+
+    def compares(self, text: bytes) -> bool:
+        """Whether a scalar with this text may not repeat."""
+        return bool((self.strings if text[:1] == b'"' else self.others).accepting)
 
 
 class Location(msgspec.Struct, frozen=True):

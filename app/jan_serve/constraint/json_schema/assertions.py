@@ -43,6 +43,7 @@ from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRI
 from jan_serve.constraint.limits import MAX_COUNT
 from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
 
+_COUNT_DIGITS: Final = 20
 _GEMINI_TYPES: Final = {name.upper(): name for name in TYPES}
 
 
@@ -213,6 +214,13 @@ class Assertions:
             return None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
+        if (
+            isinstance(value, str)
+            and not self._document.names_draft
+            and value.isascii()
+            and value.isdecimal()
+        ):
+            value = int(value[:_COUNT_DIGITS])  # so Gemini's API writes them
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an integer of 0 or more")
         if value > MAX_COUNT:

@@ -89,6 +89,15 @@ class ItemSet(NamedTuple):
         """The texts of the scalars that are no strings."""
         return _joined(self.numbers, self.literals)
 
+    def kinds(self) -> frozenset[str]:
+        """See `kinds_of`."""
+        has = (
+            ("string", self.words.accepting),
+            ("scalar", self.others().accepting),
+            ("container", self.containers),
+        )
+        return frozenset(kind for kind, any_of in has if any_of)
+
     def is_open(self) -> bool:
         """Whether there is always another one."""
         return self.most() is None
@@ -164,6 +173,11 @@ def compared_item(emit: Emitter, conj: Conj, hint: str) -> Expr:
     """A scalar that may not repeat."""
     own = emit.expander.expand(conj)
     return emit.rules.define(f"{hint}-unique", _item(emit, own, _item_set(own), hint))
+
+
+def kinds_of(all_of: Iterable[TypeSets]) -> frozenset[str]:
+    """Strings, other scalars, and arrays and objects: what the first character of an item tells apart."""
+    return frozenset[str]().union(*(_item_set(sets).kinds() for sets in all_of))
 
 
 def _may_run_out(item: ItemSet, at: int, *, is_rest: bool) -> bool:

@@ -16,7 +16,7 @@ from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
-from jan_serve.constraint.json_schema.unique_items import automaton_of, is_within, texts_of
+from jan_serve.constraint.json_schema.unique_items import automaton_of, is_within, kinds_of, texts_of
 from jan_serve.constraint.json_schema.unlisted_names import name_classes
 from jan_serve.constraint.limits import spend
 from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
@@ -140,7 +140,11 @@ class _Locations:
             return NOWHERE
         self._missing.difference_update(found)
         others = {
-            spec for spec in arrays if spec not in self._unique and (spec.high is None or spec.high > 1)
+            spec
+            for spec in arrays
+            if spec not in self._unique
+            and (spec.high is None or spec.high > 1)
+            and not self._is_apart(spec, found)
         }
         if others:
             raise AlsoHeld(frozenset(others))
@@ -154,6 +158,12 @@ class _Locations:
         if texts not in self._texts:
             self._texts.append(texts)
         return self._texts.index(texts)
+
+    def _is_apart(self, other: ArraySpec, found: list[ArraySpec]) -> bool:
+        """Whether the items of an array are of other kinds than those that must differ: these alone are compared."""
+        conjs = other.prefix if other.high == len(other.prefix) else other.items()
+        own = kinds_of(map(self._expander.expand, conjs))
+        return not any(own & item.kinds() for spec in found for item in self._unique[spec])
 
     def _covers(self, wide: ArraySpec, narrow: ArraySpec) -> bool:
         """Whether each array of different items that one allows is certainly one of the other."""

@@ -287,6 +287,8 @@ class UniquenessCheck:
         compared = self.compared(state)
         if compared is None:
             return State(frame.with_part(part_key(state.text)) if frame.is_item else frame, Mode.AFTER)
+        if not compared.texts.compares(state.text):
+            return State(frame._replace(lead=b"").with_part(part_key(state.text)), Mode.AFTER)
         keys = keys_of(state.text)
         if is_used(compared.used, keys[0]):
             return None

@@ -57,7 +57,8 @@ def test_boolean_algebra(a: Dfa, b: Dfa) -> None:
 
 @given(st.lists(DFAS, min_size=1, max_size=3))
 def test_whether_automata_share_a_word(all_of: list[Dfa]) -> None:
-    assert automata.share_word(all_of) is not reduce(automata.intersect, all_of).is_empty()
+    everything = automata.of_length(0, None)
+    assert automata.share_word(all_of) is not reduce(automata.intersect, all_of, everything).is_empty()
 
 
 @given(DFAS, st.integers(0, 4), st.none() | st.integers(0, 5))

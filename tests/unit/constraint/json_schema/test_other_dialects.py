@@ -32,6 +32,11 @@ CASES: list[tuple[Any, list[Any], list[Any]]] = [
         [{"n": "1"}, {}, [], {"n": 1, "s": 2}],
     ),
     ({"type": "ARRAY", "items": {"type": "NUMBER"}, "maxItems": 1}, [[], [1.5]], [["a"], [1, 2], None]),
+    (
+        {"type": "ARRAY", "items": {"type": "STRING"}, "minItems": "1", "maxItems": "2"},
+        [["a"]],
+        [[], ["a"] * 3],
+    ),
     ({"type": "BOOLEAN"}, [True], ["true", None]),
     ({"type": "STRING", "nullable": True, "maxLength": 2}, ["ab", None], ["abc", 1]),
     ({"type": "string", "nullable": True}, ["a", None], [1]),
