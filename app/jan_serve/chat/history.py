@@ -76,8 +76,12 @@ def with_results_at_their_calls(messages: Messages, *, one_call_a_turn: bool) ->
     messages = _with_own_ids(messages)
     results: dict[int, list[tuple[int, Message]]] = defaultdict(list)
     for position, (turn, number) in owners.items():
-        call = messages[turn].tool_calls[number : number + 1]
-        results[turn].append((number, _result(messages[position], *call)))
+        result, calls = messages[position], messages[turn].tool_calls
+        call = calls[number] if number < len(calls) else None
+        if call is None and result.name is None:
+            name = next((each.function.name for each in calls if each.id == result.tool_call_id), None)
+            result = msgspec.structs.replace(result, name=name)
+        results[turn].append((number, _result(result, call)))
     shown: list[Message] = []
     for position, message in enumerate(messages):
         if position in owners:

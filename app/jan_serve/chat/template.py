@@ -133,10 +133,24 @@ def render_prompt(request: RenderRequest) -> str:
     prompt = msgspec.structs.replace(
         prompt, messages=messages, tools=tools, opens_answer=opens, template_kwargs=kwargs
     )
-    values = _values(msgspec.structs.replace(request, prompt=prompt), source, chat_format)
-    text = rendered(compiled(source), values)
+    text = _rendered(msgspec.structs.replace(request, prompt=prompt), source, chat_format)
     text = with_texts(text, texts, traits.call_opening or "", chat_format)
     return text if partial is None else text + _partial_answer(partial, chat_format, text)
+
+
+def _rendered(request: RenderRequest, source: str, chat_format: ChatFormat) -> str:
+    """With the tools as they are; with plain schemas where the template fails on those."""
+    template = compiled(source)
+    try:
+        return rendered(template, _values(request, source, chat_format))
+    except TemplateError:
+        if not request.prompt.tools:
+            raise
+        try:
+            return rendered(template, _values(request, source, chat_format, plain_tools=True))
+        except TemplateError:
+            pass
+        raise
 
 
 def rendered_chat(request: RenderRequest) -> RenderedChat:
@@ -210,9 +224,11 @@ def _partial_answer(message: Message, chat_format: ChatFormat, text: str) -> str
     return "".join([*pieces, chat_format.text_opens, content])
 
 
-def _values(request: RenderRequest, source: str, chat_format: ChatFormat) -> dict[str, Any]:
+def _values(
+    request: RenderRequest, source: str, chat_format: ChatFormat, *, plain_tools: bool = False
+) -> dict[str, Any]:
     prompt, traits = request.prompt, traits_of(source)
-    tools = template_tools(prompt.tools, traits)
+    tools = template_tools(prompt.tools, plain=plain_tools)
     if tools is None and not traits.no_tools:
         tools = []
 

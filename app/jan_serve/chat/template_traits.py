@@ -59,21 +59,18 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     late_system: so are a second one, one after an answer (behind it), and one between two turns of the user.
     system_before_results: it is where results come last. repeated_turns: two turns of the user in a row are shown,
     also with a call and its result between. any_start: a history may begin with a call or an answer, or have a
-    system message only. empty_turns: an answer may be empty. descriptions: every tool and parameter must have one.
-    simple_types: a parameter's type must be one word, and an object's members need a type. calls: a turn's calls
-    are shown. calls_alone: without a list of tools too. results: results are, where calls are not. parallel_calls:
-    all calls are. calls_last: so are those at the end of a history. call_opening: what precedes the name of a
-    turn's first call; None where a turn's text is shown before its calls. orphan_results: results that follow no
-    call are shown, and those of unknown calls. short_ids: ids of calls must have nine letters and digits. no_tools:
-    without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
-    `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them. no_effort: the word for no thought.
+    system message only. empty_turns: an answer may be empty. calls: a turn's calls are shown. calls_alone: without
+    a list of tools too. results: results are, where calls are not. parallel_calls: all calls are. calls_last: so
+    are those at the end of a history. call_opening: what precedes the name of a turn's first call; None where a
+    turn's text is shown before its calls. orphan_results: results that follow no call are shown, and those of
+    unknown calls. short_ids: ids of calls must have nine letters and digits. no_tools: without tools, `tools` may
+    be None; else it must be an empty list. efforts: the words that may be in `reasoning_effort`: those of
+    PLAIN_EFFORTS only if the template names them. no_effort: the word for no thought.
     """
 
     object_arguments: bool = True
     list_content: bool = False
     null_content: bool = False
-    descriptions: bool = False
-    simple_types: bool = False
     tools: bool = True
     system_for_tools: bool = False
     system_role: bool = True
@@ -124,8 +121,6 @@ def traits_of(source: str) -> TemplateTraits:
         object_arguments=objects,
         list_content=list_content,
         null_content=call_content is None,
-        descriptions=_needs_descriptions(render, content),
-        simple_types=_needs_simple_types(render, content),
         no_tools=no_tools,
         efforts=_efforts(source, content, probe.no_tools, _PLAIN, EFFORTS),
         no_effort=next(iter(_efforts(source, content, probe.no_tools, (), _NO_EFFORTS)), None),
@@ -314,24 +309,6 @@ def _listed(render: Render, as_parts: bool, roles: tuple[str, ...]) -> bool:
 
 def _parts(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}]
-
-
-def _needs_descriptions(render: Render, content: Any) -> bool:
-    bare = {"type": "object", "properties": {_KEY: {"type": "string"}}}
-    tool = {"type": "function", "function": {"name": "probe", "parameters": bare}}
-    messages = [{"role": "user", "content": content}]
-    return _NEEDLE not in render(messages, [tool]) and _NEEDLE in render(messages, [_TOOL])
-
-
-def _needs_simple_types(render: Render, content: Any) -> bool:
-    typed = {
-        _KEY: {"type": "object", "description": "A key."},
-        _OTHER: {"type": ["object", "null"], "description": "Or none."},
-    }
-    parameters = {"type": "object", "properties": typed, "required": [_KEY]}
-    tool = {"type": "function", "function": {**_TOOL["function"], "parameters": parameters}}
-    messages = [{"role": "user", "content": content}]
-    return _NEEDLE not in render(messages, [tool]) and _NEEDLE in render(messages, [_TOOL])
 
 
 def _call_content(render: Render, as_text: bool, as_parts: bool) -> Any:

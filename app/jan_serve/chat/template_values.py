@@ -22,9 +22,13 @@ def template_messages(
     return [_message(message, index, traits, thought_field) for index, message in enumerate(messages)]
 
 
-def template_tools(tools: tuple[Tool, ...], traits: TemplateTraits) -> list[dict[str, Any]] | None:
-    """The tools in OpenAI's nesting; None if there are none, because templates test for None."""
-    return [_tool(tool, traits) for tool in tools] or None
+def template_tools(tools: tuple[Tool, ...], *, plain: bool = False) -> list[dict[str, Any]] | None:
+    """The tools in OpenAI's nesting; None if there are none, because templates test for None.
+
+    plain: with all that a template may look for in a tool: a description of each tool and parameter, one type where
+    there are several, objects with properties, and nothing that is null.
+    """
+    return [_tool(tool, plain) for tool in tools] or None
 
 
 def template_tool_choice(choice: ToolChoice) -> str | dict[str, Any]:
@@ -117,45 +121,34 @@ def _tool_call(call: ToolCall, traits: TemplateTraits) -> dict[str, Any]:
     }
 
 
-def _tool(tool: Tool, traits: TemplateTraits) -> dict[str, Any]:
-    parameters = _described(tool.parameters) if traits.descriptions else tool.parameters
-    if traits.simple_types:
-        parameters = {**parameters, **_with_simple_types(parameters)}
+def _tool(tool: Tool, plain: bool) -> dict[str, Any]:
+    parameters = _plain_schema({"type": "object", **tool.parameters}) if plain else tool.parameters
     function: dict[str, Any] = {"name": tool.name, "parameters": parameters}
-    if tool.description is not None or traits.descriptions:
+    if tool.description is not None or plain:
         function = {"name": tool.name, "description": tool.description or "", "parameters": parameters}
     if tool.strict is not None:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}
 
 
-def _described(parameters: dict[str, Any]) -> dict[str, Any]:
-    properties: Any = parameters.get("properties")
-    if not isinstance(properties, dict):
-        return parameters
-    known = cast(dict[str, Any], properties)
-    described = {
-        name: {"description": "", **cast(dict[str, Any], part)} if isinstance(part, dict) else part
-        for name, part in known.items()
-    }
-    return {**parameters, "properties": described}
-
-
-def _with_simple_types(schema: Any) -> dict[str, Any]:
-    """The schema with one type at each place, and schemas for all members of objects and arrays."""
-    if not isinstance(schema, dict):
-        return {}
-    simple = dict(cast(dict[str, Any], schema))
-    kinds: Any = simple.pop("type", None)
+def _plain_schema(schema: Any) -> dict[str, Any]:
+    """The schema with one type at each place, in small letters, and schemas for all members of objects and arrays."""
+    known = cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+    plain = {name: value for name, value in known.items() if value is not None}
+    kinds: Any = plain.pop("type", None)
     words = cast(list[Any], kinds) if isinstance(kinds, list) else [kinds]
-    kind = next((word for word in words if word not in (None, "null")), None)
+    kind = next((word.lower() for word in words if isinstance(word, str) and word.lower() != "null"), None)
     if kind is not None:
-        simple["type"] = kind
-    properties: Any = simple.get("properties")
-    if isinstance(properties, dict):
-        known = cast(dict[str, Any], properties)
-        simple["properties"] = {name: _with_simple_types(part) for name, part in known.items()}
+        plain["type"] = kind
+    if kind == "object" or "properties" in plain:
+        properties: Any = plain.get("properties")
+        members = cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
+        plain["properties"] = {name: _described(_plain_schema(part)) for name, part in members.items()}
     if kind in ("object", "array"):
-        members = "items" if kind == "array" else "additionalProperties"
-        simple[members] = _with_simple_types(simple.get(members))
-    return simple
+        of_members = "items" if kind == "array" else "additionalProperties"
+        plain[of_members] = _plain_schema(plain.get(of_members))
+    return plain
+
+
+def _described(schema: dict[str, Any]) -> dict[str, Any]:
+    return schema if isinstance(schema.get("description"), str) else {**schema, "description": ""}

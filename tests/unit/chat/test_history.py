@@ -158,6 +158,37 @@ def test_odd_histories_are_shown_without_loss(template: RealTemplate) -> None:
             assert [word for word in words if word not in text] == [], name
 
 
+SCHEMAS: dict[str, dict[str, object]] = {
+    "nothing": {},
+    "no properties": {"type": "object"},
+    "null in their place": {"type": "object", "properties": None, "required": None},
+    "alternatives": {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+    "true": {"type": "object", "properties": {"a": True, "b": {"type": "array", "items": True}}},
+    "no type": {"type": "object", "properties": {"a": {"enum": ["x", None]}, "b": {"const": 1}}},
+    "several types": {"type": "object", "properties": {"a": {"type": ["integer", "null"]}}},
+    "a reference": {"type": "object", "properties": {"a": {"$ref": "#"}}},
+    "items by position": {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": [{"type": "string"}]}},
+    },
+    "no text as description": {
+        "type": "object",
+        "properties": {"a": {"type": "string", "description": None}},
+    },
+    "capitals": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
+    "names that templates read": {"type": "object", "properties": {"items": {}, "type": {"type": "object"}}},
+}
+
+
+@real
+def test_any_schema_of_a_tool_is_shown(template: RealTemplate) -> None:
+    messages = HISTORIES["an answer after a first call and its result"]
+    for name, schema in SCHEMAS.items():
+        for description in ("Does.", None):
+            tool = Tool(name="tool-7f3a", description=description, parameters=schema)
+            assert "tool-7f3a" in render(template, messages, (*TOOLS, tool)), name
+
+
 @real
 def test_an_answer_is_no_part_of_the_result_before_it(template: RealTemplate) -> None:
     assert "RESULT-1\n\nANSWER-1" not in render(
@@ -232,6 +263,20 @@ def test_calls_that_share_an_id_take_their_results_in_order() -> None:
     assert order_of(messages, one_call_a_turn=True) == "[a] 1 [a-2] 2 [a-3] 3 [a-4] 4"
     others = [said("assistant", None, "a-2 x"), result("1", "a-2")]
     assert order_of([*others, *messages]) == "[a-2] 1 [a a-3] 1 2 [a-4 a-5] 3 4"
+
+
+def test_a_second_result_of_a_call_has_its_tools_name_too() -> None:
+    call = Message(role="assistant", tool_calls=(ToolCall("a", FunctionCall("read", "{}")),))
+    results = [
+        Message(role="tool", content=text, tool_call_id=id_)
+        for text, id_ in (("1", "a"), ("2", "a"), ("3", "b"))
+    ]
+    shown = with_results_at_their_calls((call, *results), one_call_a_turn=False)
+    assert [(message.content, message.name) for message in shown[1:]] == [
+        ("1", "read"),
+        ("2", "read"),
+        ("3", None),
+    ]
 
 
 def test_results_have_the_ids_and_names_of_their_calls() -> None:

@@ -98,29 +98,30 @@ def test_an_image_is_rejected_and_never_fetched() -> None:
     assert caught.value.param == "messages"
 
 
-def test_tools_have_descriptions_only_where_the_template_wants_them() -> None:
-    parameters: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}, "b": True}}
-    tools = (
-        Tool(name="add", parameters=parameters),
-        Tool(name="now", parameters={}, description="Now.", strict=True),
-    )
-    plain = template_tools(tools, USUAL)
-    assert plain == [
-        {"type": "function", "function": {"name": "add", "parameters": parameters}},
-        {
-            "type": "function",
-            "function": {"name": "now", "description": "Now.", "parameters": {}, "strict": True},
-        },
-    ]
-    described = template_tools(tools, TemplateTraits(descriptions=True))
-    assert described is not None
-    assert described[0]["function"]["description"] == ""
-    assert described[0]["function"]["parameters"]["properties"] == {
-        "a": {"description": "", "type": "integer"},
-        "b": True,
+def test_plain_tools_have_what_templates_look_for() -> None:
+    parameters: dict[str, Any] = {
+        "properties": {"a": {"type": ["NULL", "INTEGER"]}, "b": True},
+        "required": None,
     }
-    assert "description" not in parameters["properties"]["a"], "the request's tool is not changed"
-    assert template_tools((), USUAL) is None
+    tools = (Tool(name="add", parameters=parameters), Tool(name="now", parameters={}, strict=True))
+    assert template_tools(tools) == [
+        {"type": "function", "function": {"name": "add", "parameters": parameters}},
+        {"type": "function", "function": {"name": "now", "parameters": {}, "strict": True}},
+    ]
+    plain = template_tools(tools, plain=True)
+    assert plain is not None
+    assert plain[0]["function"] == {
+        "name": "add",
+        "description": "",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "description": ""}, "b": {"description": ""}},
+            "additionalProperties": {},
+        },
+    }
+    assert plain[1]["function"]["parameters"]["properties"] == {}
+    assert parameters["required"] is None, "the request's tool is not changed"
+    assert template_tools(()) is None
 
 
 def test_a_tool_choice_is_a_word_or_an_object() -> None:
