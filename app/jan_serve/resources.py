@@ -55,7 +55,7 @@ def bundled_packages() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-class Explanation(NamedTuple):
+class CodeExplanation(NamedTuple):
     """meaning: of a cause with names in braces, for values of a request. advice: what can be done; may be empty."""
 
     meaning: str
@@ -63,10 +63,10 @@ class Explanation(NamedTuple):
 
 
 @cache
-def explanations() -> dict[Literal["errors", "causes"], dict[str, Explanation]]:
+def explanations() -> dict[Literal["errors", "causes"], dict[str, CodeExplanation]]:
     """What each code of an error, and each cause of `jan-serve why`, means."""
     tables = tomllib.loads((_PACKAGE / "explanations.toml").read_text(encoding="utf-8"))
     return {
-        kind: {code: Explanation(**words) for code, words in tables[kind].items()}
+        kind: {code: CodeExplanation(**words) for code, words in tables[kind].items()}
         for kind in ("errors", "causes")
     }

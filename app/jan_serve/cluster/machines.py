@@ -9,7 +9,7 @@ import msgspec
 from jan_serve.cluster.cluster_file import Replicas
 
 
-class Machine(msgspec.Struct, frozen=True):
+class ClusterMachine(msgspec.Struct, frozen=True):
     """alive: a dead one stays listed for a while. id: Ray's. cpus, gpus: in all, reserved or not."""
 
     id: str
@@ -19,12 +19,12 @@ class Machine(msgspec.Struct, frozen=True):
     gpus: float
 
 
-def capacity(wanted: Replicas, machines: Iterable[Machine]) -> int:
+def capacity(wanted: Replicas, machines: Iterable[ClusterMachine]) -> int:
     """How many replicas fit on the machines."""
     return sum(_capacity(wanted, machine) for machine in machines if machine.alive)
 
 
-def _capacity(wanted: Replicas, machine: Machine) -> int:
+def _capacity(wanted: Replicas, machine: ClusterMachine) -> int:
     limits = [float(wanted.per_machine)]
     if wanted.cpus:
         limits.append(machine.cpus / wanted.cpus)

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.machines import Machine
+from jan_serve.cluster.machines import ClusterMachine
 from jan_serve.cluster.replica import Replica
 from jan_serve.cluster.scaling import by_open_requests
 
@@ -68,10 +68,10 @@ def connected(address: str) -> Generator[None]:
         ray.shutdown()
 
 
-def machines() -> list[Machine]:
+def machines() -> list[ClusterMachine]:
     """Machines of the cluster. Only within `connected`."""
     return [
-        Machine(
+        ClusterMachine(
             str(node["NodeID"]),
             str(node["NodeManagerAddress"]),
             bool(node["Alive"]),

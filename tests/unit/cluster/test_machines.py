@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.cluster.cluster_file import Replicas
-from jan_serve.cluster.machines import Machine, capacity
+from jan_serve.cluster.machines import ClusterMachine, capacity
 
-DESKTOP = Machine("a", "10.0.0.2", True, 16, 1)
-RACK = Machine("b", "10.0.0.3", True, 64, 4)
-DEAD = Machine("c", "10.0.0.4", False, 64, 4)
+DESKTOP = ClusterMachine("a", "10.0.0.2", True, 16, 1)
+RACK = ClusterMachine("b", "10.0.0.3", True, 64, 4)
+DEAD = ClusterMachine("c", "10.0.0.4", False, 64, 4)
 
 
 @pytest.mark.parametrize(

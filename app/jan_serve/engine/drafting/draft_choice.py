@@ -109,7 +109,7 @@ _LIKELY: Final = 0.6
 """Less likely look-ups pay nowhere that is worth a trial. Whether they are right is known without one."""
 
 
-class Trials:
+class DraftTrials:
     """Decides when a step takes a draft against the learnt costs: after 32 steps without, then at doubled intervals.
 
     A draft that promises little is tried after 384 steps.

@@ -14,7 +14,7 @@ import numpy as np
 
 from jan_serve.engine.drafting.draft_choice import (
     DraftCandidate,
-    Trials,
+    DraftTrials,
     dealt,
     draft_lengths,
     expected_run,
@@ -138,7 +138,7 @@ class Drafter:
         model_mode: DraftMode = "auto",
     ) -> None:
         self._costs = costs
-        self._trials = Trials()
+        self._trials = DraftTrials()
         self._padding = GraphPadding(costs)
         self._mode = mode
         self._model = model if model_mode != "off" else None

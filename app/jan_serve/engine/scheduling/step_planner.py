@@ -113,7 +113,7 @@ class Planned(Protocol):
 S = TypeVar("S", bound=Planned)
 
 
-class Step(msgspec.Struct, Generic[S], frozen=True):
+class StepPlan(msgspec.Struct, Generic[S], frozen=True):
     """The streams of a step, the prompts in its order with the most tokens of each, and the most tokens of all."""
 
     streams: list[S]
@@ -176,7 +176,7 @@ class StepPlanner(Generic[S]):
         self._num_reads = 0
         self._num_streams = 0
 
-    def plan(self, turn: Iterable[S], *, now: float, most_s: float = ALONE_S) -> Step[S]:
+    def plan(self, turn: Iterable[S], *, now: float, most_s: float = ALONE_S) -> StepPlan[S]:
         """The next step of these running sequences. most_s: of a step without streams."""
         streams: list[S] = []
         prompts: list[S] = []
@@ -184,7 +184,7 @@ class StepPlanner(Generic[S]):
             (prompts if sequence.is_prefilling else streams).append(sequence)
         self._num_streams = len(streams)
         if not prompts:
-            return Step(streams)
+            return StepPlan(streams)
         share = self._stream_share or min(MAX_SHARE, _share_by_count(streams, prompts))
         client, prompts = self._next_client(prompts)
         prompts = reading_order(prompts, self.costs.prefill_token_s, now)
@@ -209,7 +209,7 @@ class StepPlanner(Generic[S]):
         client = min(clients, key=lambda name: self._last_read.get(name, -1))
         return client, [prompt for prompt in prompts if prompt.client == client]
 
-    def _beside(self, streams: list[S], share: float, part: _Part[S]) -> Step[S]:
+    def _beside(self, streams: list[S], share: float, part: _Part[S]) -> StepPlan[S]:
         """A step while there are streams and prompts. share: of the time, for the streams."""
         balance, decode_s = self._balance, self.costs.decode_s(len(streams))
         earned = (1.0 - share) / share  # by the prompts, in each second of the streams
@@ -333,20 +333,20 @@ class _Part(Generic[S]):
         """What so many tokens take; 0 while no cost is known."""
         return tokens * self._token_s
 
-    def step(self, streams: list[S], tokens: int) -> Step[S]:
+    def step(self, streams: list[S], tokens: int) -> StepPlan[S]:
         """A step of so many tokens.
 
         The last token of a prompt is read only in the step in which the cohort ends, and there with all other prompts
         that lack no more than that: streams that begin together decode together.
         """
         if not tokens:
-            return Step(streams)
+            return StepPlan(streams)
         ends = self._cohort_left <= tokens
         reads = [(prompt, prompt.num_uncomputed - (not ends)) for prompt in self._members]
         for prompt in self._others:
             left = prompt.num_uncomputed
             reads.append((prompt, left if ends and left == 1 else left - 1))
-        return Step(streams, [read for read in reads if read[1]], tokens)
+        return StepPlan(streams, [read for read in reads if read[1]], tokens)
 
     def alone(self, seconds: float) -> int:
         """Tokens of a step without streams: whole tiles, at least one; fewer if the cohort ends before."""

@@ -23,7 +23,7 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.ipc.scoring import Query
 from jan_serve.supervisor.models.resident_model import ResidentModel
-from jan_serve.supervisor.models.tries import Trials, Tries
+from jan_serve.supervisor.models.tries import RequestTrials, Tries
 from jan_serve.supervisor.models.written_answer import WrittenAnswer
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 
@@ -43,7 +43,7 @@ class HeldModel:
         self,
         resident: ResidentModel,
         adapter: str | None,
-        trials: Trials,
+        trials: RequestTrials,
         retry: int,
         next_resident: Callable[[], Awaitable[ResidentModel]],
     ) -> None:

@@ -15,7 +15,7 @@ from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import InvalidModel, JanServeError, ModelFailed, Unavailable
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention
-from jan_serve.supervisor.models.tries import Trials
+from jan_serve.supervisor.models.tries import RequestTrials
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
 _PROJECTOR_TRIES = 2
@@ -60,7 +60,7 @@ class ModelHistory:
         self._next_load = -math.inf
         self._has_crashed_at_load = False
         self._devices: frozenset[str] = frozenset()
-        self.trials = Trials()
+        self.trials = RequestTrials()
         self._limits = limits
         self._crashes = CrashLog(limits)
         self._mean_service_s = 1.0

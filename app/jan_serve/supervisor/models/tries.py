@@ -12,7 +12,7 @@ from jan_serve.errors import EngineCrashed, EngineFailure
 from jan_serve.supervisor.workers.engine_client import SEND_AGAIN
 
 
-class Trials:
+class RequestTrials:
     """The requests of one model that run alone, one after the other. All others wait until they got on or ended."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Trials:
 class Tries:
     """The tries of one request, in workers that end. `close` must follow."""
 
-    def __init__(self, trials: Trials, retry: int) -> None:
+    def __init__(self, trials: RequestTrials, retry: int) -> None:
         """retry: how often it is tried again without having got on; the second time alone. 0: never."""
         self._trials = trials
         self._retry = retry

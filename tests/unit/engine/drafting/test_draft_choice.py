@@ -10,7 +10,7 @@ import pytest
 
 from jan_serve.engine.drafting.draft_choice import (
     DraftCandidate,
-    Trials,
+    DraftTrials,
     draft_lengths,
     expected_run,
 )
@@ -80,7 +80,7 @@ LIKELY = DraftCandidate(0.9, 32)
 
 def tried(candidate: DraftCandidate, steps: int, **least: float) -> list[tuple[int, int]]:
     """Number of the step and length of each trial, beside a stream without a guess."""
-    trials = Trials()
+    trials = DraftTrials()
     lengths = [trials.lengths([0, 0], [DraftCandidate(0.0, 0), candidate], 60, **least) for _ in range(steps)]
     assert all(none == 0 for none, _ in lengths)
     return [(number, length) for number, (_, length) in enumerate(lengths, start=1) if length]
@@ -99,7 +99,7 @@ def test_what_promises_little_is_tried_seldom(candidate: DraftCandidate) -> None
 
 
 def test_chosen_drafts_stay_and_count_anew() -> None:
-    trials = Trials()
+    trials = DraftTrials()
     for _ in range(31):
         assert trials.lengths([0], [LIKELY], 60) == [0]
     assert trials.lengths([5], [LIKELY], 60) == [5]

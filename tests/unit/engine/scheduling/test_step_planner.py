@@ -14,7 +14,7 @@ from jan_serve.engine.scheduling.step_planner import (
     MAX_SHARE,
     PAUSE_S,
     RUN_STEPS,
-    Step,
+    StepPlan,
     StepPlanner,
     reading_order,
 )
@@ -58,7 +58,7 @@ def streams_of(
     ]
 
 
-def total(step: Step[Request]) -> int:
+def total(step: StepPlan[Request]) -> int:
     """Tokens of prompts that a step computes."""
     return min(step.max_prefill, sum(most for _, most in step.reads))
 

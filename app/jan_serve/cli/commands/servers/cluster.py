@@ -21,7 +21,7 @@ from jan_serve.cluster import head as ray_head
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, read_cluster_file
 from jan_serve.cluster.head import ClusterRecord, forget_record, read_record, record_file, write_record
-from jan_serve.cluster.machines import Machine, capacity
+from jan_serve.cluster.machines import ClusterMachine, capacity
 from jan_serve.cluster.ray_serve import ClusterFailed
 from jan_serve.cluster.replica import NoWay, listening_host, server_settings
 from jan_serve.config.fields import near_key
@@ -200,7 +200,7 @@ def _running_ray(file: ClusterFile, output: Output) -> str:
     return address
 
 
-def _warn_of_room(file: ClusterFile, machines: list[Machine], output: Output) -> None:
+def _warn_of_room(file: ClusterFile, machines: list[ClusterMachine], output: Output) -> None:
     wanted = file.replicas
     room = capacity(wanted, machines)
     if room < wanted.min:
@@ -219,7 +219,7 @@ def _summary(file: ClusterFile, address: str) -> list[tuple[str, str]]:
     return [("proxy", file.proxy_url), ("servers", number), ("Ray", address)]
 
 
-def _machine(machine: Machine) -> dict[str, Any]:
+def _machine(machine: ClusterMachine) -> dict[str, Any]:
     return {"address": machine.address, "alive": machine.alive, "cpus": machine.cpus, "gpus": machine.gpus}
 
 

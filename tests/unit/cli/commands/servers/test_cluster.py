@@ -13,7 +13,7 @@ from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile
 from jan_serve.cluster.head import ClusterRecord, RayHead, record_file, write_record
-from jan_serve.cluster.machines import Machine
+from jan_serve.cluster.machines import ClusterMachine
 from tests.support.fake_proxy import fake_proxy
 
 
@@ -117,8 +117,8 @@ def test_how_to_join_is_told_before_the_servers_are_waited_for(
     def connected(address: str) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def machines() -> list[Machine]:
-        return [Machine("a", "10.0.0.2", alive=True, cpus=4, gpus=0)]
+    def machines() -> list[ClusterMachine]:
+        return [ClusterMachine("a", "10.0.0.2", alive=True, cpus=4, gpus=0)]
 
     def deploy(file: ClusterFile) -> None:
         shown.append(capsys.readouterr().err.replace("\n", " "))
