@@ -361,20 +361,37 @@ jan_serve_tile_config()
 # core, and would not get that of the thread that waits for it until the system takes it away: milliseconds for each of the
 # hundreds of operations of a step (ADR 0063).
 function(jan_serve_barrier)
+    set(head [=[
+void ggml_barrier(struct ggml_threadpool * tp) {
+]=])
+    set(head_ours [=[
+#include "waiting.h"
+
+void ggml_barrier(struct ggml_threadpool * tp) {
+]=])
+    set(last [=[
+        atomic_fetch_add_explicit(&tp->n_barrier_passed, 1, memory_order_seq_cst);
+        return;
+]=])
+    set(last_ours [=[
+        atomic_fetch_add_explicit(&tp->n_barrier_passed, 1, memory_order_seq_cst);
+        jan_serve_wake(&tp->n_barrier_passed);
+        return;
+]=])
     set(spin [=[
     while (atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed) {
         ggml_thread_cpu_relax();
     }
 ]=])
     set(spin_ours [=[
-    for (int turns = 0; atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; turns++) {
-        if (turns < 256) {
+    for (int looks = 0; atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; looks++) {
+        if (looks < JAN_SERVE_LOOKS) {
             ggml_thread_cpu_relax();
         } else {
-            sched_yield();
+            jan_serve_sleep(&tp->n_barrier_passed, n_passed);
         }
     }
 ]=])
-    jan_serve_patch(ggml-cpu.c spin spin_ours)
+    jan_serve_patch(ggml-cpu.c head head_ours last last_ours spin spin_ours)
 endfunction()
 jan_serve_barrier()
