@@ -189,7 +189,21 @@ def test_what_the_server_does_not_take_stays_here_until_it_does(tab: Tab, url: s
     expect(tab.page.get_by_text("The chat store is full")).to_have_count(0)
 
 
-def test_chats_come_from_files_and_go_into_one(tab: Tab, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept_by", ["the server", "the browser"])
+def test_chats_come_from_files_and_go_into_one(
+    browser: Browser, built_page: None, tmp_path: Path, kept_by: str
+) -> None:
+    flags = () if kept_by == "the server" else ("--chat-bytes", "0")
+    with (
+        serving(tmp_path, "--port", "0", "--threads", "1", *flags) as server,
+        opened_tab(browser, server.url(START_S)) as tab,
+    ):
+        transfers_chats(tab, tmp_path)
+        tab.page.reload()
+        expect(listed(tab)).to_have_text(["From elsewhere"])
+
+
+def transfers_chats(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([CHATGPT]))
     field = tab.page.get_by_label("File of chats")

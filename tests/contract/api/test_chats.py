@@ -106,8 +106,10 @@ async def test_an_export_can_be_imported_elsewhere_and_twice(client: httpx.Async
     async with http_client(fresh=True, max_json_depth=99) as other:
         for added, present in ((103, 0), (0, 103)):
             answer = (await other.post("/extras/chats/import", json={"chats": chats})).json()
-            assert answer == {"added": added, "present": present, "refused": []}
+            assert answer == {"added": added, "present": present, "refused": [], "chats": []}
         assert await listed(other, limit=200, folder="work") == [chat["id"] for chat in chats]
+        read = (await other.post("/extras/chats/import?store=false", json={"chats": [one]})).json()
+        assert (read["added"], read["chats"]) == (0, [one | {"messages": CHAT["messages"]}])
         assert (await other.get("/extras/chats/c7")).json()["messages"] == CHAT["messages"]
 
 

@@ -31,6 +31,8 @@ export interface Imported {
   added: number;
   present: number;
   refused: { title: string; reason: string }[];
+  /** What was read, if the server does not store it. */
+  chats: StoredChat[];
 }
 
 /** What may change without a new version. */
@@ -80,14 +82,18 @@ export async function exportChats(): Promise<string> {
   return JSON.stringify({ chats });
 }
 
-/** Adds the chats of a file, piece by piece, since requests have a limit. Throws an Error for a file of another kind. */
-export async function importChats(text: string): Promise<Imported> {
-  const sum: Imported = { added: 0, present: 0, refused: [] };
-  for (const chats of pieces(chatsIn(text))) {
-    const { added, present, refused } = await postJson<Imported>("extras/chats/import", { chats });
+/**
+ * Adds the chats of a file, or only reads them, piece by piece, since requests have a limit. Throws an Error for a file of
+ * another kind.
+ */
+export async function importChats(text: string, store: boolean): Promise<Imported> {
+  const sum: Imported = { added: 0, present: 0, refused: [], chats: [] };
+  for (const piece of pieces(chatsIn(text))) {
+    const { added, present, refused, chats } = await postJson<Imported>(`extras/chats/import?store=${store}`, { chats: piece });
     sum.added += added;
     sum.present += present;
     sum.refused.push(...refused);
+    sum.chats.push(...chats);
   }
   return sum;
 }

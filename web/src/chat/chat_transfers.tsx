@@ -1,9 +1,9 @@
 // Import of chats from files of this server and of other pages, and the export of all.
 import { useRef, useState } from "preact/hooks";
-import { exportChats, importChats } from "../api/chats";
 import { messageOf } from "../api/http";
-import { loadConversations } from "../state/conversations";
+import { isProxy } from "../state/fleet";
 import { download } from "../state/export";
+import { exportAll, importAll } from "../state/transfers";
 import { say } from "../ui/notice";
 
 const ABOUT = "From jan-serve, llama.cpp's page, Open WebUI or ChatGPT (conversations.json)";
@@ -23,8 +23,7 @@ export function ChatTransfers() {
   };
   const add = (file: File) =>
     doing(async () => {
-      const { added, present, refused } = await importChats(await file.text());
-      await loadConversations();
+      const { added, present, refused } = await importAll(await file.text());
       const [first] = refused;
       const rest = [present > 0 ? `, ${present} were here already` : "", first ? `; ${refused.length} cannot be read: “${first.title}”, ${first.reason}` : ""];
       say(`${added} ${added === 1 ? "chat is" : "chats are"} imported${rest.join("")}`, refused.length > 0);
@@ -32,10 +31,12 @@ export function ChatTransfers() {
   return (
     <div class="transfers">
       <input ref={picker} type="file" accept=".json,application/json" hidden tabIndex={-1} aria-label="File of chats" onChange={(event) => (event.currentTarget.files?.[0] && void add(event.currentTarget.files[0]), (event.currentTarget.value = ""))} />
-      <button type="button" class="quiet small" title={ABOUT} disabled={busy} onClick={() => picker.current?.click()}>
-        Import chats
-      </button>
-      <button type="button" class="quiet small" disabled={busy} onClick={() => void doing(async () => download("jan-serve-chats.json", await exportChats(), "application/json"))}>
+      {!isProxy.value && (
+        <button type="button" class="quiet small" title={ABOUT} disabled={busy} onClick={() => picker.current?.click()}>
+          Import chats
+        </button>
+      )}
+      <button type="button" class="quiet small" disabled={busy} onClick={() => void doing(async () => download("jan-serve-chats.json", await exportAll(), "application/json"))}>
         Export all
       </button>
     </div>

@@ -54,7 +54,7 @@ export function ConversationList({ onOpen }: { onOpen: () => void }) {
           Older chats
         </button>
       )}
-      {isShared.value && <ChatTransfers />}
+      <ChatTransfers />
     </section>
   );
 }

@@ -32,12 +32,17 @@ export const isAnswering = computed(() => running.value.has(open.value.id));
 
 /** Reads the list anew: at the start, and with another key. */
 export function loadConversations(): Promise<void> {
-  loaded = load();
-  return loaded;
+  // One after the other: an earlier list would replace a later one.
+  loading = loading.then(load);
+  void loading.then(isLoaded);
+  return loading;
 }
 
+let loading = Promise.resolve();
+let isLoaded!: () => void;
+
 /** Until then it is not known whether the server keeps chats. */
-let loaded = Promise.resolve();
+export const loaded = new Promise<void>((resolve) => (isLoaded = resolve));
 
 async function load(): Promise<void> {
   const known = new Set(conversations.value.map(({ id }) => id));

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
 from jan_serve.api.chats.awaited import Ask, AwaitedResponses
-from jan_serve.api.chats.imports import read_chats
+from jan_serve.api.chats.imports import read_chat, read_chats
 from jan_serve.api.chats.wire import (
     ID,
     ChangeChat,
@@ -116,18 +116,24 @@ def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponse
         return json_reply({"chats": chats, "before": last if has_more else None})
 
     @router.post("/extras/chats/import", summary="Import chats", response_model=ImportedChats)
-    async def import_chats(body: Annotated[Any, Body()]) -> Response:
+    async def import_chats(
+        body: Annotated[Any, Body()],
+        store: Annotated[
+            bool, Query(description="False: give them back, for who keeps them elsewhere.")
+        ] = True,
+    ) -> Response:
         """Add the chats of an export: of this server, llama.cpp's page, Open WebUI or ChatGPT (`conversations.json`).
 
         Chats that are there already are unchanged.
         """
         chats, refused = await asyncio.to_thread(read_chats, body)
-        added = await table.add(cache_salt.get(), chats)
+        added = await table.add(cache_salt.get(), chats) if store else 0
         return json_reply(
             {
                 "added": added,
-                "present": len(chats) - added,
+                "present": len(chats) - added if store else 0,
                 "refused": [msgspec.structs.asdict(each) for each in refused],
+                "chats": [] if store else [read_chat(each) for each in chats],
             }
         )
 

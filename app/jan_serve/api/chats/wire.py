@@ -214,11 +214,12 @@ class RefusedChat(BaseModel):
 
 
 class ImportedChats(BaseModel):
-    """present: were there already, and are unchanged."""
+    """present: were there already, and are unchanged. chats: what was read, without `store`."""
 
     added: int
     present: int
     refused: list[RefusedChat]
+    chats: list[ExportedChat] = []
 
 
 def _texts(message: Message) -> Iterator[str]:
