@@ -6,6 +6,7 @@ A command is imported when it is called: it does not pay for the imports of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -272,6 +273,8 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
         return [*HABITS[flag].split(), *others]
     if not flag.startswith("-") or flag in _GLOBAL_FLAGS:
         return list(arguments)
+    if near := get_close_matches(flag, ("--help", "--version"), n=1, cutoff=0.8):
+        raise CommandError(f"No such option: {flag}. Did you mean {near[0]}?", None, WRONG_USE)
     command = next((word for word in arguments[1:] if word in COMMANDS), None)
     if command not in (None, "serve") and flag.partition("=")[0] not in _serve_flags():
         raise CommandError(

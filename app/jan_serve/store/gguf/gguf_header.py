@@ -50,6 +50,7 @@ _SCALARS: Final[Mapping[int, struct.Struct]] = {
 _UINT32: Final = 4
 _INT32: Final = 5
 _FLOAT32: Final = 6
+_FLOAT64: Final = 12
 
 _TOKENS: Final = "tokenizer.ggml.tokens"
 _TOKEN_TYPES: Final = "tokenizer.ggml.token_type"
@@ -90,7 +91,7 @@ class Vocabulary(msgspec.Struct, frozen=True):
 
 
 class GgufHeader(msgspec.Struct, frozen=True):
-    """vocabulary: None without tokens.
+    """vocabulary: None without tokens. doubles: the keys of numbers of 64 bits with a fraction.
 
     metadata_offset, tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data.
     """
@@ -105,6 +106,7 @@ class GgufHeader(msgspec.Struct, frozen=True):
     tensors_offset: int
     alignment: int
     vocabulary: Vocabulary | None = None
+    doubles: frozenset[str] = frozenset()
 
     def text(self, key: str) -> str | None:
         """The value of a string key, None if missing. Raises InvalidModel for another type."""
@@ -151,6 +153,7 @@ class _HeaderReader:
         self._vocabulary: Vocabulary | None = None
         self._texts: list[bytes] = []
         self._byte_token_ids: list[int] = []
+        self._doubles: set[str] = set()
 
     def read(self) -> GgufHeader:
         try:
@@ -186,6 +189,7 @@ class _HeaderReader:
             tensors_offset=tensors_offset,
             alignment=alignment,
             vocabulary=self._vocabulary,
+            doubles=frozenset(self._doubles),
         )
 
     def _read_magic(self) -> int:
@@ -246,6 +250,8 @@ class _HeaderReader:
         form = _SCALARS.get(kind)
         if form is None:
             raise _Malformed(f"the key {key!r} has the unknown type {kind}")
+        if kind == _FLOAT64:
+            self._doubles.add(key)
         (value,) = form.unpack(self._take(form.size, f"the value of {key!r}"))
         return value
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -142,7 +141,6 @@ def _refused(file: str, reason: str) -> InvalidModel:
 
 _PARTS: Final = (".lora_a", ".lora_b")
 _ALPHA: Final = "adapter.lora.alpha"
-_FLOAT32: Final = 6
 _ACTIVATION: Final = "adapter.alora.invocation_tokens"
 
 
@@ -172,7 +170,7 @@ def _mismatch(header: GgufHeader, architecture: str) -> str | None:
         known = (target or "missing")[:40]
         return f"is made for models of the architecture {known!r}, and this one is {architecture!r}"
     alpha = header.metadata.get(_ALPHA)
-    if not isinstance(alpha, float) or not math.isfinite(alpha) or not _is_float32(header, _ALPHA):
+    if not isinstance(alpha, float) or not math.isfinite(alpha) or _ALPHA in header.doubles:
         return f"has no 32-bit number for the key {_ALPHA}"
     if _ACTIVATION in header.metadata:
         return "is an activated one (aLoRA), which begins to apply in the middle of a prompt: not supported"
@@ -187,12 +185,3 @@ def _mismatch(header: GgufHeader, architecture: str) -> str | None:
         if not name.endswith("_norm.weight"):
             return f"has the tensor {name[:80]!r}, which is not one of a pair of lora_a and lora_b"
     return None if names else "has no tensors"
-
-
-def _is_float32(header: GgufHeader, key: str) -> bool:
-    """Whether a number is a float32: llama.cpp aborts on any other type."""
-    with header.path.open("rb") as file:
-        raw = file.read(header.data_offset)
-    name = key.encode()
-    at = raw.find(struct.pack("<Q", len(name)) + name)
-    return at >= 0 and raw[at + 8 + len(name) :][:4] == struct.pack("<I", _FLOAT32)

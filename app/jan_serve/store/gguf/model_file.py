@@ -28,7 +28,8 @@ _INPUT: Final = re.compile(r"token_embd|token_types|position_embd|per_layer_toke
 _EMBEDDINGS: Final = "token_embd.weight"
 _OUTPUT: Final = "output.weight"
 _HEAD: Final = ".nextn.eh_proj.weight"
-_MAX_LENGTH: Final = 1 << 24
+_MAX_LENGTH: Final = 1 << 17
+"""Wider than any model. Beyond it, a damaged file would seem too large for the memory."""
 _SCAN_WIDTH: Final = 14
 """Values of a token that a selective scan keeps at once, in its inner widths: as measured with llama.cpp's buffers."""
 

@@ -306,9 +306,11 @@ def test_types_that_llama_cpp_would_abort_on(path: Path) -> None:
     pair = tuple(Tensor(f"x.lora_{part}") for part in "ab")
     path.write_bytes(GgufBytes(keys=(*head, float32), tensors=pair).build())
     assert check_adapter(path, "sql", "llama") == 68
-    path.write_bytes(GgufBytes(keys=(*head, float64), tensors=pair).build())
-    with pytest.raises(InvalidModel, match="no 32-bit number"):
-        check_adapter(path, "sql", "llama")
+    looks_like_it = string_key("general.name", float32.decode("latin1"))
+    for keys in ((*head, float64), (*head, looks_like_it, float64)):
+        path.write_bytes(GgufBytes(keys=keys, tensors=pair).build())
+        with pytest.raises(InvalidModel, match="no 32-bit number"):
+            check_adapter(path, "sql", "llama")
     odd = (pair[0], Tensor("x.lora_b", (8,), I32, bytes(32)))
     path.write_bytes(GgufBytes(keys=(*head, float32), tensors=odd).build())
     with pytest.raises(InvalidModel, match=r"'x\.lora_b' of the type I32"):

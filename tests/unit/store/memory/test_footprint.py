@@ -49,9 +49,11 @@ def size(file: ModelFile, **settings: Any) -> Footprint:
         ((), ("head_count_kv", "attention.head_count"), (0, 0)),
         ((ints_key("llama.attention.head_count_kv", [-5, 1 << 30]),), ("head_count_kv",), (16 * 8, 16 * 8)),
         ((uint_key("llama.attention.key_length", (1 << 32) - 1),), (), (2 * 2 * 8, 2 * 2 * 8)),
+        ((uint_key("llama.attention.value_length", 1 << 20),), (), (2 * 2 * 8, 2 * 2 * 8)),
+        ((uint_key("llama.attention.head_count_kv", 1 << 20),), ("head_count_kv",), (2 * 8 * 8, 2 * 8 * 8)),
     ],
     ids=["grouped heads", "all heads", "wide keys", "wide values", "blocks without attention", "no attention",
-         "senseless heads", "senseless width"],
+         "senseless heads", "senseless width", "values that no model has", "heads that no model has"],
 )  # fmt: skip
 def test_elements_of_a_token_in_the_cache(
     tmp_path: Path, keys: tuple[bytes, ...], without: tuple[str, ...], expected: tuple[int, int]

@@ -190,7 +190,7 @@ def proxy(
         port=port,
         strategy=strategy,
         serving=serving,
-        nodes=tuple(node or ()),
+        nodes=tuple(map(_node, node or ())),
         node_networks=tuple(map(_network, node_network or ())),
         api_keys=tuple(map(_key, api_keys or ())),
         management_keys=tuple(map(_key, management_key or ())),
@@ -276,6 +276,15 @@ def _access(settings: ProxySettings) -> str:
     if settings.api_keys:
         return "with an API key"
     return "this machine only, no key" if is_loopback(settings.host) else "everyone, no key"
+
+
+def _node(url: str) -> str:
+    from jan_serve.proxy.upstream.node_address import BadUrl, parse_node_url
+
+    try:
+        return str(parse_node_url(url))
+    except BadUrl as error:
+        raise SettingsError(f"--node: url: {error}") from None
 
 
 def _network(text: str) -> Network:
