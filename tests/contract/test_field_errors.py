@@ -106,10 +106,11 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
 
 
 PLACES: list[tuple[str, dict[str, Any], str]] = [
-    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [CALL | {"id": None}]}]},
+    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [CALL | {"id": 3}]}]},
      "messages[0].tool_calls[0].id"),
-    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [{"function": CALL["function"]}]}]},
-     "messages[0].tool_calls[0].id"),
+    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [
+        {"function": {"name": "f", "arguments": 3}}]}]},
+     "messages[0].tool_calls[0].function.arguments"),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]},
      "messages[0].content[0].text"),
     ("/v1/responses", {"input": "Hi", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name"),

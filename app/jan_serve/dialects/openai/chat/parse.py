@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import msgspec
+
 from jan_serve.core.messages import (
     IMAGE_NOTE,
     NO_ARGUMENTS,
@@ -62,8 +64,8 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
             f"messages[{index}]: {UNREAD_THOUGHT}"
             for index, message in enumerate(body.messages)
             if isinstance(message, wire.AssistantMessage)
-            and message.reasoning_details
-            and not earlier_thought(message)
+            and (message.reasoning_details or _without_thoughts(message.content)[0] != message.content)
+            and not (earlier_thought(message) or _without_thoughts(message.content)[1])
         ),
     )
 
@@ -122,7 +124,10 @@ def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
 
 def _message(message: wire.ChatMessage, index: int) -> Message:
     is_result = isinstance(message, wire.ToolMessage | wire.FunctionMessage)
-    content = _content(message.content, f"messages[{index}].content", IMAGE_NOTE if is_result else None)
+    own, thought = message.content, None
+    if isinstance(message, wire.AssistantMessage):
+        own, thought = _without_thoughts(own)
+    content = _content(own, f"messages[{index}].content", IMAGE_NOTE if is_result else None)
     match message:
         case wire.SystemMessage():
             return Message(role="system", content=content, name=message.name)
@@ -134,12 +139,27 @@ def _message(message: wire.ChatMessage, index: int) -> Message:
                 content=_with_refusal(content, message.refusal),
                 name=message.name,
                 tool_calls=_tool_calls(message),
-                reasoning_content=earlier_thought(message),
+                reasoning_content=earlier_thought(message) or thought,
             )
         case wire.ToolMessage():
-            return Message(role="tool", content=content, tool_call_id=message.tool_call_id)
+            return Message(role="tool", content=content, tool_call_id=message.tool_call_id, name=message.name)
         case wire.FunctionMessage():
             return Message(role="function", content=content, name=message.name)
+
+
+def _without_thoughts(content: wire.Content) -> tuple[wire.Content, str | None]:
+    """The content without the thoughts that are parts of it, and these as paragraphs."""
+    if content is None or isinstance(content, str):
+        return content, None
+    thoughts = [part for part in content if isinstance(part, wire.ThoughtPart)]
+    texts = [
+        "".join(piece.text for piece in part.thinking)
+        if isinstance(part.thinking, list)
+        else part.thinking or part.text or ""
+        for part in thoughts
+    ]
+    rest: list[wire.ContentPart] = [part for part in content if not isinstance(part, wire.ThoughtPart)]
+    return rest, "\n\n".join(filter(None, texts)) or None
 
 
 def _content(
@@ -164,7 +184,7 @@ def _with_refusal(
 
 
 def _part(
-    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.FilePart | wire.RefusalPart | wire.OtherPart,
+    part: wire.ContentPart,
     field: str,
     note: str | None,
 ) -> ContentPart:
@@ -182,6 +202,10 @@ def _part(
             return document_part(
                 file.file_data, file.filename, f"{field}.file.file_data", of_result=note is not None
             )
+        case wire.ThoughtPart():
+            raise InvalidRequest(
+                f"{field}: a thought belongs in a message of the assistant", param="messages"
+            )
         case wire.OtherPart():
             raise UnsupportedContent(
                 f"messages: content of type {part.type} is not supported", param="messages"
@@ -189,18 +213,24 @@ def _part(
 
 
 def _tool_calls(message: wire.AssistantMessage) -> tuple[ToolCall, ...]:
-    calls = [ToolCall(call.id, _called(call)) for call in message.tool_calls or ()]
+    calls = [ToolCall(call.id or "", _called(call)) for call in message.tool_calls or ()]
     if message.function_call is not None and not calls:
         # The older form has no ids: the result names the function instead.
         call = message.function_call
-        calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, call.arguments))]
+        calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, _arguments(call)))]
     return tuple(calls)
 
 
 def _called(call: wire.ToolCall | wire.CustomToolCall) -> FunctionCall:
     if isinstance(call, wire.CustomToolCall):
         return FunctionCall(call.custom.name, custom_arguments(call.custom.input))
-    return FunctionCall(call.function.name, call.function.arguments)
+    return FunctionCall(call.function.name, _arguments(call.function))
+
+
+def _arguments(call: wire.FunctionCall) -> str:
+    if isinstance(call.arguments, str):
+        return call.arguments
+    return msgspec.json.encode(call.arguments or {}).decode()
 
 
 def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:

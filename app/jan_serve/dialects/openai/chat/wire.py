@@ -13,8 +13,19 @@ from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, String
 
 
 class TextPart(WireModel):
-    type: Literal["text"]
+    """The other two are the names of Responses."""
+
+    type: Literal["text", "input_text", "output_text"]
     text: str
+
+
+class ThoughtPart(WireModel):
+    """What the model thought, as Anthropic, Mistral and vLLM have it in the content of its turn; one that is redacted
+    has no text."""
+
+    type: Literal["thinking", "reasoning", "redacted_thinking"]
+    thinking: str | list[TextPart] | None = None
+    text: str | None = None
 
 
 class ImageUrl(WireModel):
@@ -72,23 +83,24 @@ class OtherPart(WireModel):
 
 
 ContentPart = Annotated[
-    TextPart | ImagePart | AudioPart | FilePart | RefusalPart | OtherPart, Field(discriminator="type")
+    TextPart | ImagePart | AudioPart | FilePart | RefusalPart | ThoughtPart | OtherPart,
+    Field(discriminator="type"),
 ]
 Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]
 Content = str | Parts | None
 
 
 class FunctionCall(WireModel):
-    """A call by the model; arguments are JSON text."""
+    """A call by the model; arguments are JSON text, or the object itself."""
 
     name: str
-    arguments: str
+    arguments: str | dict[str, Any] | None = None
 
 
 class ToolCall(WireModel):
-    """A call with the id that its result refers to."""
+    """A call with the id that its result refers to; without one, results go by the tool's name, or by their order."""
 
-    id: str
+    id: str | None = None
     type: Literal["function"] = "function"
     function: FunctionCall
 
@@ -144,9 +156,12 @@ class AssistantMessage(EarlierThought):
 
 
 class ToolMessage(WireModel):
+    """The result of a call; one without an id goes by `name`, and without both it is the next call's."""
+
     role: Literal["tool"]
-    content: Content
-    tool_call_id: str
+    content: Content = None
+    tool_call_id: str | None = None
+    name: str | None = None
 
 
 class FunctionMessage(WireModel):

@@ -141,6 +141,45 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
             Message(role="tool", content="2", tool_call_id="c1"),
         ),
         ({"role": "function", "content": None, "name": "f"}, Message(role="function", name="f")),
+        ({"role": "tool", "name": "f"}, Message(role="tool", name="f")),
+        (
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"function": {"name": "f", "arguments": {"a": "é"}}},
+                    {"id": None, "function": {"name": "g", "arguments": None}},
+                    {"function": {"name": "h"}},
+                ],
+            },
+            Message(
+                role="assistant",
+                tool_calls=(
+                    ToolCall("", FunctionCall("f", '{"a":"é"}')),
+                    ToolCall("", FunctionCall("g", "{}")),
+                    ToolCall("", FunctionCall("h", "{}")),
+                ),
+            ),
+        ),
+        (
+            {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+            Message(role="user", content=(TextPart("a"),)),
+        ),
+        (
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "So."}]},
+                    {"type": "reasoning", "text": "Well."},
+                    {"type": "output_text", "text": "a"},
+                ],
+            },
+            Message(role="assistant", content=(TextPart("a"),), reasoning_content="Hm.\n\nSo.\n\nWell."),
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}], "reasoning": "So."},
+            Message(role="assistant", content=(), reasoning_content="So."),
+        ),
         (
             {
                 "role": "user",
@@ -192,7 +231,7 @@ def test_messages(wire: dict[str, Any], message: Message) -> None:
 
 
 BAD_MESSAGES: list[Any] = [
-        {}, {"role": "user"}, {"role": "wizard", "content": "x"}, {"role": "tool", "content": "x"}, "text",
+        {}, {"role": "user"}, {"role": "wizard", "content": "x"}, {"role": "tool", "content": 1}, "text",
         {"role": "function", "content": "x"}, {"role": "system"}, {"role": "user", "content": [{"type": "text"}]},
         {"role": "user", "content": [{"type": "smell", "smell": "x"}]}, {"role": "assistant", "tool_calls": [{}]},
         {"role": "user", "content": 3},
@@ -203,6 +242,20 @@ BAD_MESSAGES: list[Any] = [
 def test_messages_that_break_the_schema(wire: Any) -> None:
     with pytest.raises(ValidationError):
         chat(messages=[wire])
+
+
+def test_a_redacted_thought_is_left_out_with_a_warning() -> None:
+    parts = [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "a"}]
+    request = chat(messages=[{"role": "assistant", "content": parts}])
+    assert request.warnings == ("messages[0]: a thought that this server cannot read is left out",)
+    assert isinstance(request.prompt, ChatPrompt)
+    assert request.prompt.messages == (Message(role="assistant", content=(TextPart("a"),)),)
+
+
+def test_a_thought_that_is_not_the_models_is_rejected() -> None:
+    part = {"type": "thinking", "thinking": "Hm."}
+    with pytest.raises(InvalidRequest, match=r"messages\[0\]\.content\[0\]: a thought belongs"):
+        chat(messages=[{"role": "user", "content": [part]}])
 
 
 def test_media_parts_are_rejected_by_type() -> None:
