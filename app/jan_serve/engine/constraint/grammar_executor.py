@@ -14,9 +14,11 @@ from jan_serve.lark_matcher import made_matcher, too_complex
 
 Floats = npt.NDArray[np.float32]
 
-_SPARSE: Final = 8
-"""A mask with fewer than one in so many of its words set is unpacked word by word: of 262,144 tokens in 0.06 ms rather
-than 0.5."""
+_KEPT: Final[Floats] = np.where(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") == 1, np.inf, -np.inf
+).astype(np.float32)
+"""The most that the logits of eight tokens may be, by the byte of their bits. A look-up takes a quarter of the time of
+unpacking them."""
 
 
 class GrammarExecutor:
@@ -50,8 +52,9 @@ class GrammarExecutor:
         if self._matcher.is_error():
             raise too_complex(self._matcher)
         out = kept_logits(self._bits, logits)
-        eog = list(self._vocab.eog_ids)
-        out[eog] = logits[eog] if self._matcher.is_accepting() else -np.inf
+        may_end = self._matcher.is_accepting()
+        for token in self._vocab.eog_ids:
+            out[token] = logits[token] if may_end else -np.inf
         return out
 
     def accept(self, token: int) -> None:
@@ -77,21 +80,8 @@ class GrammarExecutor:
 
 def kept_logits(bits: npt.NDArray[np.int32], logits: Floats) -> Floats:
     """The logits of the tokens whose bits are set, with all others at -inf."""
-    words = np.nonzero(bits)[0]
-    if _SPARSE * len(words) > len(bits):
-        allowed = np.unpackbits(bits.view(np.uint8), bitorder="little")[: len(logits)].view(np.bool_)
-        if 2 * np.count_nonzero(allowed) > len(allowed):
-            out = logits.copy()
-            out[np.flatnonzero(~allowed)] = -np.inf
-            return out
-        tokens = np.flatnonzero(allowed)
-    else:
-        some = np.unpackbits(bits[words].view(np.uint8), bitorder="little").view(np.bool_)
-        tokens = (32 * words[:, None] + np.arange(32)).ravel()[some]
-        tokens = tokens[tokens < len(logits)]
-    out = np.full_like(logits, -np.inf)
-    out[tokens] = logits[tokens]
-    return out
+    most = _KEPT.take(bits.view(np.uint8), axis=0).reshape(-1)[: len(logits)]
+    return np.fmin(most, logits, out=most)
 
 
 S = TypeVar("S")

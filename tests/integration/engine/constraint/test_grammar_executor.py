@@ -145,5 +145,7 @@ def test_masks_of_few_and_of_many_tokens_are_unpacked_alike() -> None:
             packed = np.packbits(allowed, bitorder="little")
             bits = np.zeros((n_tokens + 31) // 32, np.int32)
             bits.view(np.uint8)[: len(packed)] = packed
+            logits[:8] = [-np.inf, -0.0, 1e38, -1e38, 0.0, np.inf, np.nan, -np.inf]
+            allowed[6], bits.view(np.uint8)[0] = False, bits.view(np.uint8)[0] & 0xBF
             expected = np.where(allowed, logits, np.float32(-np.inf))
             assert np.array_equal(kept_logits(bits, logits), expected)
