@@ -11,8 +11,10 @@ import pytest
 from jan_serve.api.chats.imports import read_chats
 from jan_serve.chat.detect import knows_tools
 from jan_serve.dialects.anthropic.claude_clients import cut_billing_line
+from jan_serve.dialects.shared.ignored_fields import IgnoredFields
 from jan_serve.dialects.tgi.generate.parse import prompt_with_images
 from jan_serve.dialects.tgi.generate.routes import spans
+from jan_serve.http.strict_json import MAX_MEMBERS
 from tests.support.fake_client import fake_facts
 
 CHARS = 1 << 18
@@ -71,4 +73,14 @@ def test_beginnings_without_an_end(reader: str, unit: str) -> None:
 def test_escapes_after_a_quote_that_nothing_closes(quote: str) -> None:
     started = time.process_time()
     assert not knows_tools("{{ " + quote + ("\\" + quote) * (CHARS // 2) + " }}")
+    assert time.process_time() - started < LONGEST_S
+
+
+def test_as_many_unknown_fields_as_a_body_may_have() -> None:
+    known = {
+        name: None for name in ("model", "messages", "temperature", "max_tokens", "stream", "tools", "stop")
+    }
+    body = {f"temperatur{number}": 1 for number in range(MAX_MEMBERS)}
+    started = time.process_time()
+    assert IgnoredFields().warnings(body, known)
     assert time.process_time() - started < LONGEST_S

@@ -10,6 +10,7 @@ import difflib
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, cast
 
 from jan_serve.dialects.shared.thinking_fields import THINKING_NAMES
@@ -61,6 +62,8 @@ _SILENT: Final = frozenset(
 _LIKENESS: Final = 0.85
 _SHORTEST: Final = 4
 _MOST_CHARS: Final = 40
+_MOST_MEMBERS: Final = 128
+"""Members of an object that are looked at; no honest one has more."""
 _MOST_LOGGED: Final = 256
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -82,7 +85,7 @@ class IgnoredFields:
 
 
 def _warnings(members: Mapping[str, Any], known: KnownFields, place: str = "") -> Iterator[str]:
-    for name, value in members.items():
+    for name, value in islice(members.items(), _MOST_MEMBERS):
         inner = known.get(name)
         if name not in known:
             warning = _warning(name, value, known)
