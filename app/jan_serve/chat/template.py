@@ -65,14 +65,17 @@ def set_apart(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
     return tuple(shown), texts
 
 
-def with_texts(rendered: str, texts: list[SetApart], opening: str, chat_format: ChatFormat) -> str:
-    """The prompt with the texts before their calls. opening: as in TemplateTraits."""
+def with_texts(
+    rendered: str, texts: list[SetApart], opening: str, chat_format: ChatFormat, *, name_first: bool = True
+) -> str:
+    """The prompt with the texts before their calls. opening, name_first: as in TemplateTraits."""
     pieces: list[str] = []
     for apart in texts:
         before, mark, rest = rendered.partition(apart.mark)
         if not mark:  # the template leaves the turn out
             continue
-        at = _start_of_calls(before, opening.replace(PROBE_ID, apart.call_id), chat_format)
+        own = opening.replace(PROBE_ID, apart.call_id)
+        at = _start_of_calls(before, own, chat_format) if name_first else max(before.rfind(own), 0)
         pieces += [before[:at], _as_written(apart.text, before[at:], chat_format), before[at:]]
         rendered = rest
     text = "".join([*pieces, rendered])
@@ -134,7 +137,7 @@ def render_prompt(request: RenderRequest) -> str:
         prompt, messages=messages, tools=tools, opens_answer=opens, template_kwargs=kwargs
     )
     text = _rendered(msgspec.structs.replace(request, prompt=prompt), source, chat_format)
-    text = with_texts(text, texts, traits.call_opening or "", chat_format)
+    text = with_texts(text, texts, traits.call_opening or "", chat_format, name_first=traits.name_first)
     return text if partial is None else text + _partial_answer(partial, chat_format, text)
 
 

@@ -61,11 +61,12 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     also with a call and its result between. any_start: a history may begin with a call or an answer, or have a
     system message only. empty_turns: an answer may be empty. calls: a turn's calls are shown. calls_alone: without
     a list of tools too. results: results are, where calls are not. parallel_calls: all calls are. calls_last: so
-    are those at the end of a history. call_opening: what precedes the name of a turn's first call; None where a
-    turn's text is shown before its calls. orphan_results: results that follow no call are shown, and those of
-    unknown calls. short_ids: ids of calls must have nine letters and digits. no_tools: without tools, `tools` may
-    be None; else it must be an empty list. efforts: the words that may be in `reasoning_effort`: those of
-    PLAIN_EFFORTS only if the template names them. no_effort: the word for no thought.
+    are those at the end of a history. call_opening: what precedes the name of a turn's first call, or its arguments
+    if they come before the name (not name_first); None where a turn's text is shown before its calls.
+    orphan_results: results that follow no call are shown, and those of unknown calls. short_ids: ids of calls must
+    have nine letters and digits. no_tools: without tools, `tools` may be None; else it must be an empty list.
+    efforts: the words that may be in `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them.
+    no_effort: the word for no thought.
     """
 
     object_arguments: bool = True
@@ -84,6 +85,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     results: bool = True
     parallel_calls: bool = True
     call_opening: str | None = None
+    name_first: bool = True
     orphan_results: bool = True
     calls_last: bool = True
     short_ids: bool = False
@@ -210,7 +212,7 @@ def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
     called = ("user Hi.", "call", "result done")
     return {
         "calls_alone": _NEEDLE in probe.text(*called, with_tool=False),
-        "call_opening": _call_opening(probe),
+        **_call_opening(probe),
         "orphan_results": probe.shows("user Hi.", f"orphan {_NEEDLE}", "assistant So.", f"orphan {_OTHER}")
         and probe.shows(*called, f"orphan {_OTHER}")
         and probe.shows("user Hi.", "call", f"orphan {_OTHER}"),
@@ -221,7 +223,7 @@ def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
     }
 
 
-def _call_opening(probe: _Probe) -> str | None:
+def _call_opening(probe: _Probe) -> dict[str, Any]:
     # An answer after the results: where one follows, gpt-oss's template leaves such text out. DeepSeek V3's leaves it
     # out of all turns with calls but the first.
     turn = (f"call {_OTHER}", "result done", "assistant So.", "user So?")
@@ -230,14 +232,17 @@ def _call_opening(probe: _Probe) -> str | None:
         0 <= both.find(_OTHER) < both.find(_NEEDLE)
         and probe.text("user Hi.", *turn, *turn).count(_OTHER) == 2
     ):
-        return None
+        return {}
     called = probe.text("user Hi.", "call", "result done")
     answer = probe.text("user Hi.", "assistant So.", with_tool=True)
     pairs = zip(called, answer, strict=False)
     same = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     # Where the two part in the middle of a tag, the tag belongs to the call.
-    opening = called[len(re.sub(r"<[^<>]*$", "", same)) :]
-    return opening.partition("probe")[0]
+    opening = called[len(re.sub(r"<[^<>]*$", "", same)) :].partition("probe")[0]
+    before_arguments, key, _ = opening.partition(_KEY)
+    if not key:
+        return {"call_opening": opening}
+    return {"call_opening": before_arguments[: before_arguments.rfind("{")], "name_first": False}
 
 
 def _rendered(

@@ -230,6 +230,26 @@ def test_results_as_text_join_the_users_turn_where_roles_alternate() -> None:
     assert text.endswith("<user><tool_response>\n2\n</tool_response>\n\nSo?")
 
 
+def test_a_text_comes_before_a_call_whose_arguments_come_before_its_name() -> None:
+    template = (
+        "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}<{{ m.role }}>"
+        '{% for t in m.tool_calls or [] %}<call>{"arguments": {{ t.function.arguments | tojson }}, '
+        '"name": "{{ t.function.name }}"}{% else %}{{ m.content }}{% endfor %}{% endfor %}'
+    )
+
+    def turn(text: str) -> tuple[Message, Message]:
+        call = ToolCall(f"call-{text}", FunctionCall("add", f'{{"a": "{text}"}}'))
+        answer = Message(role="assistant", content=text and f"{text}!", tool_calls=(call,))
+        return answer, Message(role="tool", content="2", tool_call_id=call.id)
+
+    text = render(template, (*USER, *turn("x"), *turn(""), *turn("y")), tools=(Tool(name="add"),))
+    assert text == (
+        'add<user>Hi<assistant>x!\n<call>{"arguments": {"a": "x"}, "name": "add"}<tool>2'
+        '<assistant><call>{"arguments": {"a": ""}, "name": "add"}<tool>2'
+        '<assistant>y!\n<call>{"arguments": {"a": "y"}, "name": "add"}<tool>2'
+    )
+
+
 def test_content_becomes_parts_where_the_template_wants_them() -> None:
     source = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"
     assert render(source, (SYSTEM, *USER)) == "Be kind.Hi"
