@@ -117,14 +117,14 @@ def saying(*pieces: str, **ending: Any) -> Script:
     return script
 
 
-def failing(error: Exception, *pieces: str) -> Script:
-    """A script: these pieces, then the error."""
+def failing(error: Exception, *pieces: str, accepted: bool = False) -> Script:
+    """A script: these pieces, then the error. Without pieces the request is refused, or `accepted` before it fails."""
 
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        if pieces:
-            yield Accepted(request.id, 3)
+        if pieces or accepted:
+            yield Accepted(request.id, len(prompt_text(request)))
         for piece in pieces:
-            yield Chunk(0, piece, id=request.id)
+            yield Chunk(0, piece, token_infos(piece), id=request.id)
         raise error
         yield endings(request, 0)[0]
 

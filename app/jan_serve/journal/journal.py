@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from jan_serve.errors import InsufficientStorage, JournalUnusable, StoreError, UnsupportedOperation
 from jan_serve.journal.schema import WORK, Content
@@ -57,7 +57,15 @@ class Journal:
             )
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, self.content.name)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
+        done = asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
+        try:
+            await asyncio.wait(
+                (done,)
+            )  # a future that is cancelled does not begin while the thread has other work
+        except asyncio.CancelledError:
+            done.add_done_callback(_left)
+            raise
+        return done.result()
 
     async def close(self) -> None:
         """Waits for the work that was begun. The journal opens again with the next piece."""
@@ -168,6 +176,12 @@ class Journal:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _left(done: asyncio.Future[Any]) -> None:
+    """Log the failure of work whose caller did not wait for it."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        logger.warning("what was to be kept is lost: %s", error)
 
 
 def _damaged(fault: str) -> sqlite3.DatabaseError:

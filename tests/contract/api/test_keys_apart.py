@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from jan_serve.http.guards.auth import CALLER
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, StateKept
-from tests.support.fake_client import FakeClient, FakeModels, endings, token_infos
+from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest
+from tests.contract.lmdeploy.support import keeping
+from tests.support.fake_client import FakeClient, FakeModels
 from tests.support.fake_control import FakeControl, controlled_client
 from tests.support.fronts import http_client
 
@@ -88,18 +89,9 @@ def _without_request(text: str) -> str:
     return text.partition("req_")[0]
 
 
-async def _keeping(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-    yield Accepted(request.id, 130)
-    if request.keep_state:
-        yield StateKept(id=request.id, tokens=130, next_token=65)
-    yield Chunk(0, "A", token_infos("A"), id=request.id)
-    for event in endings(request, 1, reason="length", eos=False):
-        yield event
-
-
 async def test_a_kept_state_is_unknown_to_another_key() -> None:
     owner, other = PAIRS["two keys"]
-    client, control = FakeClient(script=_keeping), FakeControl()
+    client, control = FakeClient(script=keeping), FakeControl()
     async with controlled_client(control, FakeModels(client), api_keys=KEYS) as http:
         client.states[1] = b"state"
         asked = {"model": "fake", "prompt": "x", "max_tokens": 1, "with_cache": True, "preserve_cache": True}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, StateKept
-from tests.support.fake_client import FakeClient, FakeModels, endings, token_infos
+from tests.contract.lmdeploy.support import keeping
+from tests.support.fake_client import FakeClient, FakeModels
 from tests.support.fake_control import FakeControl, controlled_client
 
 pytestmark = pytest.mark.anyio
@@ -107,15 +106,6 @@ async def test_free_cache_succeeds_for_unknown_sessions() -> None:
         body = {"remote_engine_id": "http://x", "remote_session_id": 99}
         response = await client.post("/distserve/free_cache", json=body)
         assert response.text == '{"status":"SUCCESS"}'
-
-
-async def keeping(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-    yield Accepted(request.id, 130)
-    if request.keep_state:
-        yield StateKept(id=request.id, tokens=130, next_token=65)
-    yield Chunk(0, "A", token_infos("A"), id=request.id)
-    for event in endings(request, 1, reason="length", eos=False):
-        yield event
 
 
 GENERATIONS = pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from jan_serve.errors import LONGER_CONTEXT, ContextLengthExceeded, EngineCrashe
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.lmdeploy import support
 from tests.contract.lmdeploy.support import http_client
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
+from tests.support.fake_client import FakeClient, FakeModels, Script, endings, failing, fake_facts, saying
 
 pytestmark = pytest.mark.anyio
 
@@ -299,19 +299,6 @@ async def test_thoughts_stay_in_the_text_where_thinking_is_off() -> None:
     assert (message["content"], message["reasoning_content"]) == ("<think>hm</think>Yes.", None)
 
 
-def failing(error: Exception, after: int) -> Script:
-    """Accepts the request, or not (-1), and fails after that many chunks."""
-
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        if after >= 0:
-            yield Accepted(request.id, 2)
-        for _ in range(after):
-            yield Chunk(0, "a", (TokenInfo(97, b"a"),), id=request.id)
-        raise error
-
-    return script
-
-
 def flat(message: str, kind: str, status: int) -> dict[str, Any]:
     return {"message": message, "type": kind, "code": status, "param": None, "object": "error"}
 
@@ -348,19 +335,19 @@ async def test_before_the_first_event_an_error_is_flat_and_has_its_status(case: 
         ("/v1/completions", TEXT),
         ("/generate", {"prompt": "a"}),
     ):
-        status, text = await post(path, body | {"stream": stream}, over(failing(error, -1)))
+        status, text = await post(path, body | {"stream": stream}, over(failing(error)))
         assert (status, json.loads(text)) == (wanted["code"], wanted)
 
 
 async def test_inside_of_a_stream_it_is_the_last_event_but_one() -> None:
-    models = over(failing(EngineCrashed("gone"), 1))
+    models = over(failing(EngineCrashed("gone"), "a"))
     _, text = await post("/generate", {"prompt": "ab", "stream": True}, models)
     error = json.dumps({"error": flat("gone", "server_error", 503)}, separators=(",", ":"))
     assert text == f"data: {generated('a', '[97]', 1)}\n\n" + f"data: {error}\n\n" + DONE
 
 
 async def test_a_foreign_exception_reveals_nothing() -> None:
-    status, text = await post("/generate", {"prompt": "ab"}, over(failing(RuntimeError("/home/x"), -1)))
+    status, text = await post("/generate", {"prompt": "ab"}, over(failing(RuntimeError("/home/x"))))
     assert (status, json.loads(text)["type"]) == (500, "server_error")
     assert "/home" not in text
 

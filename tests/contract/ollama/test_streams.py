@@ -19,7 +19,7 @@ from jan_serve.errors import (
 )
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.ollama.support import CHAT, HERMES, TEXT, TOOL, call, error, lines, model, thinking_model
-from tests.support.fake_client import Script, endings, saying
+from tests.support.fake_client import endings, failing, saying
 
 pytestmark = pytest.mark.anyio
 
@@ -178,19 +178,6 @@ async def test_joined_lines_are_the_whole_text_at_every_cut(cut: int) -> None:
     assert "".join(json.loads(line)["response"] for line in text.split("\n")[:-1]) == WHOLE
 
 
-def failing(failure: Exception, after: int) -> Script:
-    """Accepts the request, or not (-1), and fails after that many chunks."""
-
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        if after >= 0:
-            yield Accepted(request.id, 1)
-        for _ in range(after):
-            yield Chunk(0, "a", id=request.id)
-        raise failure
-
-    return script
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("failure", "status", "text"),
@@ -216,13 +203,13 @@ async def test_before_the_first_line_an_error_has_its_status(
     failure: Exception, status: int, text: str, stream: bool
 ) -> None:
     for path, body in (("/api/chat", CHAT), ("/api/generate", TEXT)):
-        assert await error(path, body | {"stream": stream}, model(failing(failure, -1))) == (status, text)
+        assert await error(path, body | {"stream": stream}, model(failing(failure))) == (status, text)
 
 
 @pytest.mark.parametrize("failure", [EngineCrashed("gone"), RuntimeError("/home/x 0x7f")])
 @pytest.mark.parametrize("after", [0, 2])
 async def test_after_it_the_last_line_is_the_error(failure: Exception, after: int) -> None:
-    answer = await lines("/api/chat", CHAT, model(failing(failure, after)))
+    answer = await lines("/api/chat", CHAT, model(failing(failure, *["a"] * after, accepted=True)))
     assert [line["message"]["content"] for line in answer[:-1]] == ["a"] * after
     assert list(answer[-1]) == ["error"]
     assert "/home" not in answer[-1]["error"]

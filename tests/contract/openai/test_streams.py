@@ -20,7 +20,7 @@ from jan_serve.errors import (
     Overloaded,
 )
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
+from tests.support.fake_client import FakeClient, FakeModels, Script, endings, failing, fake_facts, saying
 from tests.support.fronts import http_client
 
 FINGERPRINT = f'"system_fingerprint":"jan-serve {__version__}",'
@@ -325,19 +325,6 @@ async def test_the_name_that_was_sent_comes_back(sent: str | None, echoed: str) 
     assert json.loads(text)["model"] == echoed
 
 
-def failing(error: Exception, after: int) -> Script:
-    """Accepts the request, or not (-1), and fails after that many chunks."""
-
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        if after >= 0:
-            yield Accepted(request.id, 1)
-        for _ in range(after):
-            yield Chunk(0, "a", id=request.id)
-        raise error
-
-    return script
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("error", "status", "code"),
@@ -354,7 +341,7 @@ async def test_before_the_first_event_an_error_has_its_status(
     error: Exception, status: int, code: str, stream: bool
 ) -> None:
     for path, body in (("/v1/chat/completions", CHAT), ("/v1/completions", {"prompt": "a"})):
-        got, text = await post(path, body | {"stream": stream}, over(failing(error, -1)))
+        got, text = await post(path, body | {"stream": stream}, over(failing(error)))
         assert (got, json.loads(text)["error"]["code"]) == (status, code)
         assert "/home" not in text
 
@@ -362,7 +349,9 @@ async def test_before_the_first_event_an_error_has_its_status(
 @pytest.mark.parametrize("error", [EngineCrashed("gone"), RuntimeError("/home/x 0x7f")])
 @pytest.mark.parametrize("after", [0, 2])
 async def test_after_it_the_stream_ends_with_one_error_event(error: Exception, after: int) -> None:
-    status, text = await post("/v1/chat/completions", CHAT | {"stream": True}, over(failing(error, after)))
+    status, text = await post(
+        "/v1/chat/completions", CHAT | {"stream": True}, over(failing(error, *["a"] * after, accepted=True))
+    )
     assert status == 200
     head = chunk('{"role":"assistant","content":""}') + chunk('{"content":"a"}') * after
     assert text.startswith(head)
@@ -376,7 +365,7 @@ async def test_after_it_the_stream_ends_with_one_error_event(error: Exception, a
 
 async def test_the_words_of_a_prompt_that_is_too_long() -> None:
     error = ContextLengthExceeded(600, 512, max_tokens=7, param="messages")
-    _, text = await post("/v1/chat/completions", CHAT, over(failing(error, -1)))
+    _, text = await post("/v1/chat/completions", CHAT, over(failing(error)))
     assert json.loads(text)["error"] == {
         "message": "This model's maximum context length is 512 tokens. However, you requested 607 tokens (600 in the"
         " messages, 7 in the completion). Please reduce the length of the messages or completion. "
@@ -386,7 +375,7 @@ async def test_the_words_of_a_prompt_that_is_too_long() -> None:
         "code": "context_length_exceeded",
     }
     error = ContextLengthExceeded(600, 512, max_tokens=7, param="prompt")
-    _, text = await post("/v1/completions", {"prompt": "a"}, over(failing(error, -1)))
+    _, text = await post("/v1/completions", {"prompt": "a"}, over(failing(error)))
     assert json.loads(text)["error"] == {
         "message": "This model's maximum context length is 512 tokens, however you requested 607 tokens (600 in your"
         " prompt; 7 for the completion). Please reduce your prompt; or completion length."

@@ -14,6 +14,7 @@ from jan_serve import __version__
 from jan_serve.core.events import TokenInfo
 from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
+from tests.contract.tgi.scripts import answers
 from tests.support.documented import document
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
 from tests.support.fronts import http_client
@@ -277,21 +278,6 @@ async def test_prompts_that_are_none(prompt: Any) -> None:
 
 
 # Tools
-
-
-def answers(*texts: str) -> Script:
-    """One text for each request, in turn."""
-    left = list(texts)
-
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        text = left.pop(0)
-        yield Accepted(request.id, 3)
-        for letter in text:
-            yield Chunk(0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),), id=request.id)
-        for event in endings(request, len(text)):
-            yield event
-
-    return script
 
 
 CALL = '{"function": {"_name": "f", "a": 12}}'

@@ -16,8 +16,9 @@ from jan_serve.core.events import TokenInfo
 from jan_serve.dialects.tgi.dialect import tgi_dialect
 from jan_serve.errors import Draining, EngineCrashed
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Tokenized, TokenizeRequest
+from tests.contract.tgi.scripts import answers
 from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
+from tests.support.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
 from tests.support.fronts import http_client, live_server, make_settings, raw_client, raw_post
 from tests.support.rendering import render_inline
 
@@ -55,21 +56,6 @@ class WatchedModels(FakeModels):
         async with asyncio.timeout(LIMIT_S):
             await self.returned.wait()
         assert self.held == 0
-
-
-def answers(*texts: str) -> Script:
-    """One text for each request, in turn."""
-    left = list(texts)
-
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        text = left.pop(0)
-        yield Accepted(request.id, 3)
-        for letter in text:
-            yield Chunk(0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),), id=request.id)
-        for event in endings(request, len(text)):
-            yield event
-
-    return script
 
 
 def client_of(script: Script) -> FakeClient:

@@ -23,7 +23,7 @@ from jan_serve.errors import (
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.service import Names, exact_name, name_or_default
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
-from tests.support.fake_client import FakeClient, FakeModels, endings, saying
+from tests.support.fake_client import FakeClient, FakeModels, endings, failing, saying
 from tests.unit.generation.support import collect, service_over
 
 pytestmark = pytest.mark.anyio
@@ -93,18 +93,8 @@ async def test_a_refused_request_reaches_no_engine_and_returns_the_model(
     assert models.held == 0
 
 
-def failing_after(pieces: int, error: Exception) -> FakeClient:
-    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        yield Accepted(request.id, 1)
-        for number in range(pieces):
-            yield Chunk(0, str(number), id=request.id)
-        raise error
-
-    return FakeClient(script=script)
-
-
 async def test_an_error_of_the_engine_ends_the_events_and_returns_the_model() -> None:
-    models = FakeModels(failing_after(2, EngineCrashed("gone")))
+    models = FakeModels(FakeClient(script=failing(EngineCrashed("gone"), "0", "1")))
     running = RunningRequests(None)
     seen: list[GenerationEvent] = []
     with service_over(models, running) as service, pytest.raises(EngineCrashed):

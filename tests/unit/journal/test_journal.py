@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -201,3 +202,18 @@ async def test_what_the_journal_holds_is_taken_up_once_it_can_be_used(
         await begun.wait()
     await background.stop()
     assert tries == 4
+
+
+async def test_a_cancelled_call_is_no_cancelled_work_though_the_thread_has_other_work(tmp_path: Path) -> None:
+    journal, go_on = Journal(tmp_path / FILE_NAME, 1 << 30), threading.Event()
+    await fill(journal.path)
+    other = asyncio.create_task(journal.run(lambda _: go_on.wait(60)))
+    added = asyncio.create_task(add_log(journal, Work("", ANSWER.id), Log("w", b" two")))
+    await asyncio.sleep(0)
+    added.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await added
+    go_on.set()
+    assert await other
+    assert await journal.run(lambda db: find_log(db, Work("", ANSWER.id))) == Log("w", b"one two")
+    await journal.close()

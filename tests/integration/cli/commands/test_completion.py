@@ -1,4 +1,4 @@
-"""Completion with the Tab key: scripts for shells, and completed names."""
+"""Completion with the Tab key in shells."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.managed import add_model
+from tests.support.terminal import TAB, terminal
 from tests.unit.cli.conftest import Run
 
 
@@ -24,6 +25,7 @@ def models(own_settings: Path) -> Path:
     return folder
 
 
+_CLEAR_LINE = "\x15"
 BASH = """
 source "$1"
 press() {
@@ -61,3 +63,39 @@ def test_in_bash(run: Run, models: Path, tmp_path: Path, program: dict[str, str]
     )
     assert done.stdout.splitlines() == ["tokenize", "my-model", "--count --config"]
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+def test_in_fish(run: Run, models: Path, tmp_path: Path, program: dict[str, str]) -> None:
+    script = tmp_path / "jan-serve.fish"
+    script.write_text(run("completion", "fish").out)
+    presses = "".join(f"complete -C '{line}';" for line in ("jan-serve tok", "jan-serve run my"))
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"source {script}; {presses}"],
+        env={**program, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["tokenize", "my-model"]
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+def test_in_zsh(run: Run, models: Path, tmp_path: Path, program: dict[str, str]) -> None:
+    script = tmp_path / "_jan-serve"
+    script.write_text(run("completion", "zsh").out)
+    with terminal(
+        [shutil.which("zsh") or "", "-f", "-i"],
+        {**program, "HOME": str(tmp_path), "PS1": "ready> "},
+        tmp_path,
+    ) as shown:
+        shown.see_prompt("ready>")
+        shown.type(f"autoload -Uz compinit; compinit -u -D; source {script}; echo load''ed\r")
+        shown.see("loaded")
+        shown.see_prompt("ready>")
+        for typed, completed in (("jan-serve tok", "tokenize"), ("jan-serve run my", "my-model")):
+            shown.type(f"{typed}{TAB}")
+            shown.see(completed)
+            shown.type(_CLEAR_LINE)

@@ -12,22 +12,11 @@ from jan_serve.api.routes.page import page_router
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, make_settings
+from tests.support.page_folder import BROWSER
+from tests.support.page_folder import folder as folder
 from tests.support.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
-
-
-BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "assets").mkdir()
-    (tmp_path / "index.html").write_text("<!doctype html><title>é</title>", encoding="utf-8")
-    (tmp_path / "assets" / "page-ABCDEFGH.js").write_text("1")
-    (tmp_path / "assets" / "plain.css").write_text("a{}")
-    (tmp_path / "secret.txt").write_text("secret")
-    return tmp_path
 
 
 def page_client(folder: Path, **settings: object) -> httpx.AsyncClient:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from jan_serve.cli.commands.completion import complete_catalogue, complete_model
 from tests.support.managed import add_model
-from tests.support.terminal import TAB, terminal
 from tests.unit.cli.conftest import Run
 
 
@@ -64,52 +58,3 @@ def test_serve_is_not_started_by_the_tab_key(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setenv("COMP_CWORD", "1")
     answer = run()
     assert (answer.status, answer.out) == (0, "tokenize\n")
-
-
-_CLEAR_LINE = "\x15"
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `jan-serve` is this program."""
-    file = tmp_path / "bin" / "jan-serve"
-    file.parent.mkdir()
-    file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m jan_serve "$@"\n')
-    file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    return {**os.environ, "PATH": f"{file.parent}{os.pathsep}{os.environ['PATH']}"}
-
-
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
-def test_in_fish(run: Run, models: Path, tmp_path: Path, program: dict[str, str]) -> None:
-    script = tmp_path / "jan-serve.fish"
-    script.write_text(run("completion", "fish").out)
-    presses = "".join(f"complete -C '{line}';" for line in ("jan-serve tok", "jan-serve run my"))
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {script}; {presses}"],
-        env={**program, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["tokenize", "my-model"]
-    assert done.stderr == ""
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
-def test_in_zsh(run: Run, models: Path, tmp_path: Path, program: dict[str, str]) -> None:
-    script = tmp_path / "_jan-serve"
-    script.write_text(run("completion", "zsh").out)
-    with terminal(
-        [shutil.which("zsh") or "", "-f", "-i"],
-        {**program, "HOME": str(tmp_path), "PS1": "ready> "},
-        tmp_path,
-    ) as shown:
-        shown.see_prompt("ready>")
-        shown.type(f"autoload -Uz compinit; compinit -u -D; source {script}; echo load''ed\r")
-        shown.see("loaded")
-        shown.see_prompt("ready>")
-        for typed, completed in (("jan-serve tok", "tokenize"), ("jan-serve run my", "my-model")):
-            shown.type(f"{typed}{TAB}")
-            shown.see(completed)
-            shown.type(_CLEAR_LINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -17,30 +16,16 @@ from jan_serve.engine.scoring.option_job import (
     OptionScorer,
     TokenisedQuestion,
 )
-from jan_serve.engine.scoring.option_tree import OptionTree, Path, SpelledOption
+from jan_serve.engine.scoring.option_tree import OptionTree, SpelledOption
 from jan_serve.engine.tokens import shared_prefix
 from jan_serve.ipc.scoring import OptionsWeighed
 from tests.unit.engine.branching_context import Contexts, values_after
+from tests.unit.engine.scoring.tokenisations import PIECES, canonical, paths_of
 
 # Tokens 0 to 7 of the context; 7 is of no option.
-VOCABULARY = {0: b"a", 1: b"b", 2: b"ab", 3: b"ba", 4: b"aba", 5: b"c", 6: b"bc"}
-PIECES: dict[bytes, list[int]] = {piece: [token] for token, piece in VOCABULARY.items()}
 FEW = (b"ab", b"c")
 LONG = (b"abab", b"bc", b"cab")
 OPTIONS = [FEW, LONG, (b"aba",)]
-
-
-def paths_of(text: bytes) -> list[Path]:
-    return [
-        path
-        for length in range(1, len(text) + 1)
-        for path in itertools.product(VOCABULARY, repeat=length)
-        if b"".join(VOCABULARY[token] for token in path) == text
-    ]
-
-
-def canonical(text: bytes) -> Path:
-    return min(paths_of(text), key=lambda path: (len(path), path))
 
 
 def log_mass(row: Sequence[int], text: bytes, *, canonical_only: bool) -> float:

@@ -11,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jan_serve.engine.scoring.option_tree import OptionTree, Path, SpelledOption
+from tests.unit.engine.scoring.tokenisations import PIECES, VOCABULARY, canonical, paths_of
 
 # Tokens of a small vocabulary; 7 is of no option.
-VOCABULARY = {0: b"a", 1: b"b", 2: b"ab", 3: b"ba", 4: b"aba", 5: b"c", 6: b"bc", 7: b"zz"}
-PIECES: dict[bytes, list[int]] = {}
-for _token, _piece in VOCABULARY.items():
-    PIECES.setdefault(_piece, []).append(_token)
 
 
 def logits_after(path: Path, seed: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -30,19 +27,6 @@ def probability(path: Path, seed: int = 0) -> float:
         logits = logits_after(path[:end], seed).astype(np.float64)
         value *= float(np.exp(logits[token]) / np.exp(logits).sum())
     return value
-
-
-def paths_of(text: bytes) -> list[Path]:
-    return [
-        path
-        for length in range(1, len(text) + 1)
-        for path in itertools.product(VOCABULARY, repeat=length)
-        if b"".join(VOCABULARY[token] for token in path) == text
-    ]
-
-
-def canonical(text: bytes) -> Path:
-    return min(paths_of(text), key=lambda path: (len(path), path))
 
 
 def weighed(options: list[bytes], seed: int = 0, *, canonical_only: bool = False) -> tuple[list[float], bool]:
