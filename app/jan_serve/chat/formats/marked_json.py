@@ -106,7 +106,12 @@ JAMBA = ChatFormat(
 HUNYUAN = ChatFormat(
     name="hunyuan",
     signature=Signature(all_of=("<|extra_0|>", _APRIEL_OPEN)),
-    parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, around_text=("助手\uff1a", "")),
+    parse=marker_parser(
+        JsonCalls(closers=(_APRIEL_CLOSE,)),
+        _APRIEL_OPEN,
+        ignored=("<answer>\n", "\n</answer>", "<answer>", "</answer>"),
+        around_text=("助手\uff1a", ""),
+    ),
     calls=_list(_APRIEL_OPEN, _APRIEL_CLOSE),
     thought=Thought(ends=(_APRIEL_OPEN,)),
     special_tokens=(_APRIEL_OPEN, _APRIEL_CLOSE, "<think>", "</think>"),
