@@ -18,6 +18,8 @@ from jan_serve.text.markers import marker_set
 # Between calls and after the last one. Models sometimes close a bracket too many.
 _BETWEEN: Final = re.compile(r"[\s,;}\]]*")
 _MAX_NAME: Final = 256
+_FENCE: Final = "```json"
+_FENCE_END: Final = "```"
 
 
 class JsonCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,9 @@ class JsonCalls(msgspec.Struct, frozen=True, kw_only=True):
 def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Steps[None]:
     stream = context.stream
     yield from stream.skip_space()
+    # Small models put the objects between the markers into a block of Markdown.
+    fence = (yield from stream.accept(_FENCE)) if syntax.closers else None
+    yield from stream.skip_space()
     in_array = in_array or (yield from stream.accept("[")) is not None
     yield from stream.skip_space()
     any_call = False
@@ -63,6 +68,9 @@ def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Ste
         context.release()
         return
     stream.stop_recording()
+    if fence is not None:
+        yield from stream.accept(_FENCE_END)
+        yield from stream.skip_space()
     yield from stream.accept(*syntax.closers)
     yield from stream.skip_space()
 
