@@ -285,7 +285,10 @@ class Assertions:
     def properties(self, subschema: Subschema) -> dict[str, Any]:
         if "properties" in subschema.schema:
             self._check(subschema, "properties", dict, "an object of schemas")
-        return subschema.schema.get("properties", {})
+        listed = subschema.schema.get("properties", {})
+        ordering = None if self._document.names_draft else as_array(subschema.schema.get("propertyOrdering"))
+        first = {name: listed[name] for name in ordering or () if isinstance(name, str) and name in listed}
+        return first | listed  # the order of Gemini's API
 
     def values(self, subschema: Subschema) -> list[Any]:
         values = as_array(subschema.schema["enum"])

@@ -37,6 +37,20 @@ CASES: list[tuple[Any, list[Any], list[Any]]] = [
         [["a"]],
         [[], ["a"] * 3],
     ),
+    (
+        {
+            "type": "OBJECT",
+            "properties": {"a": {"type": "INTEGER"}, "b": {}, "c": {}},
+            "propertyOrdering": ["c", "a", 1, "x", "c"],
+        },
+        [{"c": 1, "a": 2, "b": 3}, {"c": 1, "b": 3}],
+        [{"a": 2, "c": 1}, {"b": 3, "a": 2}],
+    ),
+    (
+        {**DRAFT, "properties": {"a": {}, "b": {}}, "propertyOrdering": ["b"], "type": "object"},
+        [{"a": 1, "b": 1}],
+        [],
+    ),
     ({"type": "BOOLEAN"}, [True], ["true", None]),
     ({"type": "STRING", "nullable": True, "maxLength": 2}, ["ab", None], ["abc", 1]),
     ({"type": "string", "nullable": True}, ["a", None], [1]),
