@@ -214,13 +214,9 @@ class Assertions:
             return None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if (
-            isinstance(value, str)
-            and not self._document.names_draft
-            and value.isascii()
-            and value.isdecimal()
-        ):
-            value = int(value[:_COUNT_DIGITS])  # so Gemini's API writes them
+        is_gemini = not self._document.names_draft and not keyword.endswith("Contains")
+        if is_gemini and isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = int(value[:_COUNT_DIGITS])  # so Gemini's API writes those that it has
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an integer of 0 or more")
         if value > MAX_COUNT:
