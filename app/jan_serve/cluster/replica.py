@@ -69,7 +69,7 @@ class Child:
         return line
 
     def check(self) -> None:
-        """Raises ChildEnded."""
+        """Raises ChildEnded if the server's process has ended."""
         status = self._process.poll()
         if status is not None:
             self._reader.join(_END_S)

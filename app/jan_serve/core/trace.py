@@ -104,7 +104,7 @@ class RequestTrace(msgspec.Struct, eq=False):
     context: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def spans(self) -> Iterator[PhaseSpan]:
-        """The phases so far."""
+        """The phases of the request so far."""
         for phase, seconds in self.phases.items():
             yield PhaseSpan(phase, self.began[phase], seconds)
 

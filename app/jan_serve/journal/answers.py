@@ -93,7 +93,7 @@ class AnswerTable:
         return WholeAnswer(row[0], row[1], frames)
 
     async def delete(self, owner: str, answer_id: str) -> bool:
-        """Returns whether it existed."""
+        """Delete an answer; returns whether it existed."""
 
         def work(db: sqlite3.Connection) -> bool:
             cursor = db.execute("DELETE FROM answers WHERE id = ? AND owner = ?", (answer_id, owner))

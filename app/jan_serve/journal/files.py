@@ -96,7 +96,7 @@ class FileTable:
         return await self._journal.run(work)
 
     async def delete(self, owner: str, file_id: str) -> bool:
-        """Returns whether it existed."""
+        """Delete a file; returns whether it existed."""
 
         def work(db: sqlite3.Connection) -> bool:
             return db.execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id)).rowcount > 0

@@ -77,7 +77,7 @@ class Faults:
             self.add("too_many_tasks", f"The input has {lines} requests; the limit is {MAX_LINES}.", None)
 
     def check(self) -> None:
-        """Raises FaultyInput."""
+        """Raises FaultyInput with all that was found."""
         if self._found:
             raise FaultyInput(self._found)
 

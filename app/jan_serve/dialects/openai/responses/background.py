@@ -211,7 +211,7 @@ class BackgroundResponses:
             await self._end(live, [live.renderer.cancelled()])
 
     async def delete(self, owner: str, answer_id: str) -> bool:
-        """Returns whether it existed."""
+        """Delete an answer; returns whether it existed."""
         live = await self.live(owner, answer_id)
         if live is not None and not live.is_done:
             await self.cancel(live)

@@ -83,7 +83,7 @@ class ResponseStore:
             self.delete(fullest, next(iter(self._shelves[fullest].kept)))
 
     def delete(self, caller: str, response_id: str) -> bool:
-        """Returns whether it existed."""
+        """Forget a response; returns whether it existed."""
         shelf = self._shelves.get(caller)
         kept = shelf.kept.pop(response_id, None) if shelf is not None else None
         if shelf is None or kept is None:
