@@ -55,7 +55,7 @@ class InnerCalls:
     async def _answer(
         self, method: str, path: str, body: bytes = b"", trace: Mapping[str, str] = MappingProxyType({})
     ) -> Reply:
-        """For a task of its own: a request has a context."""
+        """The answer to a call, for a task of its own: a request has a context."""
         status, headers, parts, is_read = 500, dict[bytes, bytes](), list[bytes](), False
 
         async def receive() -> Message:

@@ -142,7 +142,7 @@ def render_prompt(request: RenderRequest) -> str:
 
 
 def _rendered(request: RenderRequest, source: str, chat_format: ChatFormat) -> str:
-    """With the tools as they are; with plain schemas where the template fails on those."""
+    """Render with the tools as they are; with plain schemas where the template fails on those."""
     template = compiled(source)
     try:
         return rendered(template, _values(request, source, chat_format))

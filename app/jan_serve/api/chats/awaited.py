@@ -33,7 +33,7 @@ _LOST: Final[dict[str, Any]] = {
 
 
 class AwaitedResponses:
-    """Of the current caller. A response belongs to its chat: it is deleted once the chat has its text."""
+    """Responses of the current caller. One belongs to its chat: it is deleted once the chat has its text."""
 
     def __init__(self, table: ChatTable, ask: Ask) -> None:
         self._table = table
@@ -89,7 +89,7 @@ class AwaitedResponses:
 
 
 def _all_messages(line: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of all versions."""
+    """The messages of all versions."""
     waiting = [line]
     while waiting:
         for message in waiting.pop():

@@ -64,7 +64,7 @@ class ModelParts(msgspec.Struct, frozen=True):
 
     @property
     def share_of_experts(self) -> float:
-        """Of a mixture's experts, those that a token reads."""
+        """Share of a mixture's experts that a token reads."""
         return self.n_expert_used / self.n_expert if self.n_expert else 1.0
 
     @property

@@ -139,7 +139,7 @@ class ResponseBody(TypedDict):
     safety_identifier: str | None
     user: str | None
     timings: NotRequired[Timings]
-    """Of an answer that has ended, as in a chat."""
+    """Times of an answer that has ended, as in a chat."""
     warnings: NotRequired[list[str]]
     """Parts of the request that are enforced only partly, if there are any."""
 
