@@ -78,7 +78,7 @@ def panels(tab: Tab, folder: Path) -> None:
     tab.page.screenshot(path=folder / "page-server.png")
     explained(tab, folder / "page-why.png")
     tab.show("Models")
-    expect(tab.page.locator(".card").first).to_be_visible()
+    expect(tab.page.get_by_role("list", name="Models to get").get_by_role("listitem").first).to_be_visible()
     tab.page.screenshot(path=folder / "page-models.png")
     card = send(tab, "questions.jsonl", *(line(str(number), model="jan-tiny") for number in range(12)))
     expect(card.locator(".state")).to_have_text("done")

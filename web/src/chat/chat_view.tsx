@@ -78,7 +78,7 @@ function Welcome() {
 function introduction(model: Model | undefined): string {
   if (model === undefined) return "There is no model yet: get one under Models.";
   const answers = onlyBuiltIn.value ? `${model.id} is a tiny built-in model for trying the server: it knows next to nothing.` : `${model.id} answers, on this server.`;
-  return `${answers} ${isShared.value ? "It keeps your chats, too." : "Chats stay in this browser."}`;
+  return `${answers} ${isShared.value ? "The server keeps your chats." : "Chats stay in this browser."}`;
 }
 
 /** Offers a real model where there is none. */

@@ -9,7 +9,7 @@ export function AdvisedModels() {
   const [purpose, setPurpose] = useState("");
   const { advice, problem } = useAdvice(purpose);
   if (problem !== null) return <p class="problem">{problem}</p>;
-  if (advice === null) return null;
+  if (advice === null) return <p class="hint">Finding out which models this machine can run…</p>;
   const { machine, purposes, data } = advice;
   return (
     <>

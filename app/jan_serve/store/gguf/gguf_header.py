@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
 from jan_serve.errors import InvalidModel
 from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.gguf.quantisation import TENSOR_TYPES
+
+T = TypeVar("T")
 
 MAX_HEADER_BYTES: Final = 512 << 20
 MAX_KEYS: Final = 4_096  # ggml compares each key with all before it
@@ -128,12 +130,23 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
     Raises InvalidModel, also if the file cannot be read; Unavailable.
     """
+    return _read(path, lambda reader: reader.read())
+
+
+def check_magic(path: Path) -> None:
+    """Read the first bytes alone. Raises as `read_gguf_header`."""
+    _read(path, lambda reader: reader.check_magic())
+
+
+def _read(path: Path, how: Callable[[_HeaderReader], T]) -> T:
     try:
         with path.open("rb") as file:
-            return _HeaderReader(path, file).read()
+            return how(_HeaderReader(path, file))
     except OSError as error:
         raise_if_exhausted(error)
         raise InvalidModel(f"{path.name}: cannot be read: {error.strerror}") from None
+    except _Malformed as error:
+        raise InvalidModel(f"{path.name} is not a valid GGUF file: {error}") from None
 
 
 class _Malformed(Exception):
@@ -156,13 +169,7 @@ class _HeaderReader:
         self._doubles: set[str] = set()
 
     def read(self) -> GgufHeader:
-        try:
-            return self._read()
-        except _Malformed as error:
-            raise InvalidModel(f"{self._path.name} is not a valid GGUF file: {error}") from None
-
-    def _read(self) -> GgufHeader:
-        version = self._read_magic()
+        version = self.check_magic()
         n_tensors = self._number("<Q", "the number of tensors", MAX_TENSORS)
         n_keys = self._number("<Q", "the number of keys", MAX_KEYS)
         metadata_offset = self._at
@@ -192,8 +199,9 @@ class _HeaderReader:
             doubles=frozenset(self._doubles),
         )
 
-    def _read_magic(self) -> int:
-        magic = self._take(4, "the magic")
+    def check_magic(self) -> int:
+        """The version of the format."""
+        magic = self._take(4, "its first word, GGUF")
         if magic != b"GGUF":
             raise _Malformed(f"it begins with {bytes(magic)!r}, not with GGUF")
         version = self._number("<I", "the version")
@@ -206,7 +214,7 @@ class _HeaderReader:
     def _fill(self, end: int, part: str) -> None:
         """Read up to offset `end`."""
         if end > self._size:
-            raise _Malformed(f"it ends inside {part}")
+            raise _Malformed(f"it has only {self._size} bytes, and ends inside {part}")
         if end > MAX_HEADER_BYTES:
             raise _Malformed(f"its header is larger than {MAX_HEADER_BYTES} bytes")
         while len(self._data) < end:
@@ -214,7 +222,7 @@ class _HeaderReader:
             size = min(max(_FIRST_BYTES, len(self._data)), _READ_BYTES)
             piece = self._file.read(max(size, end - len(self._data)))
             if not piece:
-                raise _Malformed(f"it ends inside {part}")
+                raise _Malformed(f"it has only {self._size} bytes, and ends inside {part}")
             self._data += piece
 
     def _take(self, count: int, part: str) -> bytes:

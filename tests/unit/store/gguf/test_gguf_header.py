@@ -81,7 +81,7 @@ def test_other_alignment_and_large_vocabulary(tmp_path: Path) -> None:
 HUGE = 5124095576030431008
 
 BAD_FILES: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "ends inside the magic"),
+    "empty": (b"", "has only 0 bytes"),
     "other format": (b"PK\x03\x04" + b"\0" * 60, "not with GGUF"),
     "big endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big endian"),
     "version 1": (GgufBytes(version=1).build(), "version 1 is not known"),

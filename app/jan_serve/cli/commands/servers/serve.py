@@ -8,6 +8,7 @@ import socket
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from jan_serve import __version__
@@ -22,12 +23,13 @@ from jan_serve.config import LoadedSettings, ModelBook, Settings
 from jan_serve.config.settings_loader import find_config
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
 from jan_serve.daemon.observer import IdleStop, systemd_notifier
-from jan_serve.errors import ModelNotFound, SettingsError
+from jan_serve.errors import InvalidModel, ModelNotFound, SettingsError
 from jan_serve.helpers.kinds import COMPILING, DECODING
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.quick_imports import quick_imports
+from jan_serve.store.gguf.gguf_header import check_magic
 from jan_serve.store.index import DefaultModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring.model_sources import ModelSources
@@ -117,6 +119,8 @@ def serve_on(
             resolver = _resolver(loaded, settings, book)
             sources = ModelSources(resolver, settings, book)
             default = resolver.default()
+            if settings.model is not None and default.entry is not None:
+                _check_file(loaded, default.entry.path)
             if settings.device is not None:
                 _check_device(settings.device, settings.rpc)
             sock = inherited if inherited is not None else listen(settings.host, settings.port)
@@ -147,6 +151,15 @@ def _resolver(loaded: LoadedSettings, settings: Settings, book: ModelBook) -> Mo
             hint = f"`jan-serve pull {error.name}` downloads a model of the hub; {hint}"
         message = f"{loaded.origins.get('model', 'model')}: {error.message}"
         raise CommandError(message, hint, WRONG_USE) from None
+
+
+def _check_file(loaded: LoadedSettings, path: Path) -> None:
+    """Raises CommandError for one that does not even begin as a model: each request would fail."""
+    try:
+        check_magic(path)
+    except InvalidModel as error:
+        origin = loaded.origins.get("model", "model")
+        raise CommandError(f"{origin}: {error.message}", status=WRONG_USE) from None
 
 
 def _membership(settings: Settings, port: int) -> Membership:

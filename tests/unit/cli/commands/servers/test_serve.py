@@ -60,6 +60,21 @@ def test_who_may_use_it(tmp_path: Path, settings: dict[str, Any], access: str) -
     assert banner(tmp_path, **settings)["access"] == access
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "has only 0 bytes"), (b"hi", "has only 2 bytes"), (b"PK\3\4" * 9, "not with GGUF")],
+)
+def test_a_configured_model_that_is_no_model_stops_the_start(
+    own_settings: Path, run: Run, tmp_path: Path, content: bytes, reason: str
+) -> None:
+    file = tmp_path / "bad.gguf"
+    file.write_bytes(content)
+    answer = run("serve", "--port", "0", "--model", str(file))
+    assert answer.status == 2
+    assert "error: --model: bad.gguf is not a valid GGUF file" in answer.err
+    assert reason in answer.err
+
+
 def test_a_configured_model_that_is_missing_is_explained(own_settings: Path, run: Run) -> None:
     own_settings.write_text('data_dir = "data"\nport = 0\nmodel = "absent-model"\n')
     answer = run("serve")
