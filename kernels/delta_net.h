@@ -61,12 +61,7 @@ class DeltaNet {
   public:
     DeltaNet(const ggml_compute_params * params, ggml_tensor * dst) :
         params(params), dst(dst), width(dst->src[2]->ne[0]), heads(dst->src[2]->ne[1]), tokens(dst->src[2]->ne[2]),
-        sequences(dst->src[2]->ne[3]), scale(1.0f / sqrtf((float) width)) {
-        const ggml_tensor * old  = dst->src[5];
-        const size_t        size = width * width * heads * sizeof(float);
-        states = { (const char *) old->data, old->nb[3], (char *) dst->data + ggml_nelements(dst->src[2]) * sizeof(float), size,
-                   size * sequences };
-    }
+        sequences(dst->src[2]->ne[3]), scale(1.0f / sqrtf((float) width)) {}
 
     bool is_possible() const { return !params->use_ref && width <= WIDTH && width % COLUMNS == 0 && width % ROWS == 0; }
 
@@ -81,15 +76,6 @@ class DeltaNet {
     }
 
   private:
-    // Where those before the first token are and where those after the last ones go, and how many bytes lie between the states of
-    // two sequences, and of two tokens of a sequence.
-    struct States {
-        const char * old;
-        size_t       old_pitch;
-        char *       kept;
-        size_t       pitch, age_pitch;
-    };
-
     // The operation's tensors at one head of one sequence.
     struct Head {
         Head(const DeltaNet & net, int64_t sequence, int64_t head) : net(net), sequence(sequence), head(head) {}
@@ -114,23 +100,20 @@ class DeltaNet {
             }
         }
 
-        const float * old_state(int64_t column) const {
-            const float * state = (const float *) (net.states.old + sequence * net.states.old_pitch);
-            return state + (head * net.width + column) * net.width;
-        }
+        const float * old_state(int64_t column) const { return row(5, column, head, sequence); }
 
         float * output(int64_t token) const {
             return (float *) net.dst->data + ((sequence * net.tokens + token) * net.heads + head) * net.width;
         }
 
-        // Where the state after this token goes; null: nowhere. The last ones are kept, the newest first.
+        // Where the state after this token goes; null: nowhere. The last ones are kept behind the outputs, the newest first.
         float * new_state(int64_t token, int64_t column) const {
             const int64_t age = net.tokens - 1 - token;
             if (age >= ggml_get_op_params_i32(net.dst, 0)) {
                 return nullptr;
             }
-            float * state = (float *) (net.states.kept + age * net.states.age_pitch + sequence * net.states.pitch);
-            return state + (head * net.width + column) * net.width;
+            float * states = (float *) net.dst->data + ggml_nelements(net.dst->src[2]);
+            return states + (((age * net.sequences + sequence) * net.heads + head) * net.width + column) * net.width;
         }
 
       private:
@@ -243,7 +226,6 @@ class DeltaNet {
     ggml_tensor *               dst;
     int64_t                     width, heads, tokens, sequences;
     float                       scale;
-    States                      states;
 };
 
 }  // namespace jan_serve

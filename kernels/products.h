@@ -45,6 +45,18 @@ template <class Use> inline bool with_multiplication(const ggml_tensor * dst, co
             return use(Multiplication<SuperblockProduct<block_q6_K>>(dst, params)), true;
         case GGML_TYPE_Q3_K:
             return use(Multiplication<SuperblockProduct<block_q3_K>>(dst, params)), true;
+        case GGML_TYPE_Q2_K:
+            return use(Multiplication<SuperblockProduct<block_q2_K>>(dst, params)), true;
+        case GGML_TYPE_IQ2_XXS:
+            return use(Multiplication<SuperblockProduct<block_iq2_xxs>>(dst, params)), true;
+        case GGML_TYPE_IQ2_XS:
+            return use(Multiplication<SuperblockProduct<block_iq2_xs>>(dst, params)), true;
+        case GGML_TYPE_IQ2_S:
+            return use(Multiplication<SuperblockProduct<block_iq2_s>>(dst, params)), true;
+        case GGML_TYPE_IQ3_XXS:
+            return use(Multiplication<SuperblockProduct<block_iq3_xxs>>(dst, params)), true;
+        case GGML_TYPE_IQ3_S:
+            return use(Multiplication<SuperblockProduct<block_iq3_s>>(dst, params)), true;
 #    endif
 #    ifdef JAN_SERVE_WIDE
         case GGML_TYPE_IQ4_XS:

@@ -1,197 +1,16 @@
-// Types of weights whose superblocks hold 256 values, in groups of 16 or 32 with scales of their own.
+// Products of types of weights whose superblocks hold 256 values, in groups of 16 or 32 with scales of their own.
 #pragma once
 
 #include <cmath>
 
+#include "grid_superblock.h"
+#include "superblock.h"
 #include "vectors.h"
 
 #ifdef JAN_SERVE_PRODUCTS
-#    define GGML_COMMON_DECL_CPP
-#    include "ggml-common.h"
-
 namespace jan_serve {
 
-constexpr int    BLOCKS = QK_K / 32;  // of a superblock: a vector of bytes each
-constexpr size_t AHEAD  = 8192;       // bytes by which a row is prefetched
-
-// A superblock as it is read: a value is its byte times its group's scale times `d`, less its group's minimum times `least`.
-// Groups hold 16 values, and numbers of groups 16 bits; the even groups are in the lower half, the odd ones in the upper.
-struct Superblock {
-    __m256i bytes[BLOCKS];
-    __m256i scales;
-    __m256i minima;
-    float   d;
-    float   least;
-};
-
-// Twelve bytes hold a scale and a minimum of six bits for each block: those of four blocks in the lower six bits of a word each;
-// of the other four, the lower four bits in the third word, and the upper two in the upper two bits of the first words.
-inline void read_scales(const uint8_t * packed, Superblock & out) {
-    const __m128i words   = _mm_loadu_si128((const __m128i *) packed);  // and four bytes of what follows
-    const __m128i first   = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0x50), _mm_setr_epi32(0, 2, 0, 2));
-    const __m128i third   = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0xAA), _mm_setr_epi32(0, 0, 0, 4));
-    const __m128i six     = _mm_setr_epi32(0x3F3F3F3F, 0x30303030, 0x3F3F3F3F, 0x30303030);
-    const __m128i four    = _mm_setr_epi32(0, 0x0F0F0F0F, 0, 0x0F0F0F0F);
-    const __m128i numbers = _mm_or_si128(_mm_and_si128(first, six), _mm_and_si128(third, four));
-    const __m256i twice   = _mm256_broadcastsi128_si256(numbers);
-    out.scales            = _mm256_unpacklo_epi8(twice, _mm256_setzero_si256());
-    out.minima            = _mm256_unpackhi_epi8(twice, _mm256_setzero_si256());
-}
-
-inline __m256i half_bytes(__m256i bytes) {
-    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
-}
-
-inline Superblock read(const block_q4_K & block) {
-    Superblock out;
-    read_scales(block.scales, out);
-    for (int i = 0; i < BLOCKS; i += 2) {
-        const __m256i packed = _mm256_loadu_si256((const __m256i *) (block.qs + 16 * i));
-        out.bytes[i]         = half_bytes(packed);
-        out.bytes[i + 1]     = half_bytes(_mm256_srli_epi16(packed, 4));
-    }
-    out.d     = _cvtsh_ss(block.data.data.d);
-    out.least = _cvtsh_ss(block.data.data.dmin);
-    return out;
-}
-
-inline Superblock read(const block_q5_K & block) {
-    Superblock out;
-    read_scales(block.scales, out);
-    const __m256i high = _mm256_loadu_si256((const __m256i *) block.qh);  // bit i of each byte: of block i
-    const __m256i fifth = _mm256_set1_epi8(16);
-    for (int i = 0; i < BLOCKS; i += 2) {
-        const __m256i packed = _mm256_loadu_si256((const __m256i *) (block.qs + 16 * i));
-        const __m256i even   = i <= 4 ? _mm256_slli_epi16(high, 4 - i) : _mm256_srli_epi16(high, i - 4);
-        const __m256i odd    = i < 4 ? _mm256_slli_epi16(high, 3 - i) : _mm256_srli_epi16(high, i - 3);
-        out.bytes[i]         = _mm256_or_si256(half_bytes(packed), _mm256_and_si256(even, fifth));
-        out.bytes[i + 1] = _mm256_or_si256(half_bytes(_mm256_srli_epi16(packed, 4)), _mm256_and_si256(odd, fifth));
-    }
-    out.d     = _cvtsh_ss(block.data.data.d);
-    out.least = _cvtsh_ss(block.data.data.dmin);
-    return out;
-}
-
-// Signed bytes, one of each group in their order, as numbers of 16 bits: those of even groups first.
-inline __m256i of_bytes(__m128i scales) {
-    return _mm256_set_m128i(_mm_srai_epi16(scales, 8), _mm_srai_epi16(_mm_slli_epi16(scales, 8), 8));
-}
-
-// Values have an offset of 32, which is a minimum: the scale, times 32.
-inline Superblock read(const block_q6_K & block) {
-    Superblock    out;
-    const __m256i high_bits = _mm256_set1_epi8(0x30);
-    for (int half = 0; half < 2; half++) {
-        const __m256i high   = _mm256_loadu_si256((const __m256i *) (block.qh + 32 * half));
-        const __m256i first  = _mm256_loadu_si256((const __m256i *) (block.ql + 64 * half));
-        const __m256i second = _mm256_loadu_si256((const __m256i *) (block.ql + 64 * half + 32));
-        const auto    join   = [&](__m256i low, __m256i shifted) {
-            return _mm256_or_si256(half_bytes(low), _mm256_and_si256(shifted, high_bits));
-        };
-        __m256i * bytes = out.bytes + 4 * half;
-        bytes[0]        = join(first, _mm256_slli_epi16(high, 4));
-        bytes[1]        = join(second, _mm256_slli_epi16(high, 2));
-        bytes[2]        = join(_mm256_srli_epi16(first, 4), high);
-        bytes[3]        = join(_mm256_srli_epi16(second, 4), _mm256_srli_epi16(high, 2));
-    }
-    out.scales = of_bytes(_mm_loadu_si128((const __m128i *) block.scales));
-    out.minima = out.scales;
-    out.d      = _cvtsh_ss(block.d);
-    out.least  = 32 * out.d;
-    return out;
-}
-
-// Scales of six bits with an offset of 32, twelve bytes: the lower four bits of eight of them in a byte's halves, then the upper
-// two of sixteen, each four bytes apart.
-inline Superblock read(const block_q3_K & block) {
-    Superblock    out;
-    const __m256i high = _mm256_loadu_si256((const __m256i *) block.hmask);  // bit i of each byte: of block i
-    const __m256i two  = _mm256_set1_epi8(3);
-    const __m256i one  = _mm256_set1_epi8(4);
-    for (int i = 0; i < BLOCKS; i++) {
-        const __m256i packed = _mm256_loadu_si256((const __m256i *) block.qs + i / 4);
-        const __m256i third  = i < 2 ? _mm256_slli_epi16(high, 2 - i) : _mm256_srli_epi16(high, i - 2);
-        const __m256i lower  = _mm256_and_si256(_mm256_srli_epi16(packed, 2 * (i % 4)), two);
-        out.bytes[i]         = _mm256_or_si256(lower, _mm256_and_si256(third, one));
-    }
-    const __m128i words  = _mm_loadu_si128((const __m128i *) block.scales);  // and four bytes of what follows
-    const __m128i halves = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0x44), _mm_setr_epi32(0, 0, 4, 4));
-    const __m128i pairs  = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0xAA), _mm_setr_epi32(0, 2, 4, 6));
-    const __m128i upper  = _mm_slli_epi16(_mm_and_si128(pairs, _mm_set1_epi8(3)), 4);
-    const __m128i six    = _mm_or_si128(_mm_and_si128(halves, _mm_set1_epi8(15)), upper);
-    const __m128i scales = _mm_sub_epi8(six, _mm_set1_epi8(32));
-    out.scales           = of_bytes(scales);
-    out.minima           = out.scales;
-    out.d                = _cvtsh_ss(block.d);
-    out.least            = 4 * out.d;
-    return out;
-}
-
-// Each lane gets a block's scale: four bits, two more in `scales_h`, less 32.
-inline __m256i scales_of(const block_iq4_xs & block) {
-    int32_t lower;
-    memcpy(&lower, block.scales_l, sizeof(lower));
-    const __m256i places = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-    const __m256i four   = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(lower), places), _mm256_set1_epi32(15));
-    const __m256i twice  = _mm256_srlv_epi32(_mm256_set1_epi32(block.scales_h), _mm256_srli_epi32(places, 1));
-    const __m256i upper  = _mm256_slli_epi32(_mm256_and_si256(twice, _mm256_set1_epi32(3)), 4);
-    return _mm256_sub_epi32(_mm256_or_si256(four, upper), _mm256_set1_epi32(32));
-}
-
-// Eight numbers as numbers of 16 bits, twice.
-inline __m256i in_both_halves(__m256i numbers) {
-    return _mm256_permute4x64_epi64(_mm256_packs_epi32(numbers, numbers), 0x88);
-}
-
-// Values of a table, which have an offset of 128.
-inline Superblock read(const block_iq4_xs & block) {
-    Superblock    out;
-    const __m256i table = _mm256_xor_si256(_mm256_broadcastsi128_si256(nonlinear_values()), _mm256_set1_epi8(-128));
-    for (int i = 0; i < BLOCKS; i++) {
-        const __m128i packed = _mm_loadu_si128((const __m128i *) block.qs + i);
-        const __m256i both   = _mm256_set_m128i(_mm_srli_epi16(packed, 4), packed);
-        out.bytes[i]         = _mm256_shuffle_epi8(table, half_bytes(both));
-    }
-    out.scales = in_both_halves(scales_of(block));
-    out.minima = out.scales;
-    out.d      = _cvtsh_ss(block.d);
-    out.least  = 128 * out.d;
-    return out;
-}
-
-// GROUP: values with the same scale. SHORTS: vectors whose products of pairs fit into 16 bits together. IS_WIDE: only
-// products of 32 bits hold those of its bytes.
-template <class Block> struct Layout;
-
-template <> struct Layout<block_q4_K> {
-    static constexpr int  GROUP   = 32;
-    static constexpr int  SHORTS  = 8;
-    static constexpr bool IS_WIDE = false;
-};
-
-template <> struct Layout<block_q5_K> {
-    static constexpr int  GROUP   = 32;
-    static constexpr int  SHORTS  = 4;
-    static constexpr bool IS_WIDE = false;
-};
-
-template <> struct Layout<block_q6_K> {
-    static constexpr int  GROUP   = 16;
-    static constexpr int  SHORTS  = 2;
-    static constexpr bool IS_WIDE = false;
-};
-
-template <> struct Layout<block_q3_K> {
-    static constexpr int  GROUP   = 16;
-    static constexpr int  SHORTS  = 4;
-    static constexpr bool IS_WIDE = false;
-};
-
-template <> struct Layout<block_iq4_xs> {
-    static constexpr int  GROUP   = 32;
-    static constexpr int  SHORTS  = 0;
-    static constexpr bool IS_WIDE = true;
-};
+constexpr size_t AHEAD = 8192;  // bytes by which a row is prefetched
 
 // Even groups in the lower half and odd ones in the upper: in their order.
 inline __m256i in_order(__m256i halves) {
@@ -207,8 +26,9 @@ template <class Block> struct SuperblockProduct {
     // So many tokens are multiplied a block at a time: more do not fit into the innermost cache beside a panel.
     static constexpr int64_t SOME_TOKENS = 16;
 
-    static constexpr int  GROUP   = Layout<Block>::GROUP;
-    static constexpr bool IS_WIDE = Layout<Block>::IS_WIDE;
+    static constexpr int  GROUP      = Layout<Block>::GROUP;
+    static constexpr bool IS_WIDE    = Layout<Block>::IS_WIDE;
+    static constexpr bool IS_ONE_SUM = Layout<Block>::IS_ONE_SUM;
     // Vectors whose products are added before they are multiplied by the scale of their group.
 #    ifdef JAN_SERVE_VNNI
     static constexpr int STEP = GROUP / 4;
@@ -288,7 +108,8 @@ template <class Block> struct SuperblockProduct {
         for (int i = 0; i < BLOCKS; i++) {
             const Ints two = load<Ints>(panel.minima[i]);
             for (int j = 0; j < N; j++) {
-                minima[j] = add_pairs(minima[j], two, four_bytes((const int8_t *) (activations[j][block].sums + 2 * i)));
+                Ints & sum = IS_ONE_SUM ? sums[j] : minima[j];
+                sum        = add_pairs(sum, two, four_bytes((const int8_t *) (activations[j][block].sums + 2 * i)));
             }
         }
         const Floats d     = load<Floats>(panel.d);
@@ -296,7 +117,9 @@ template <class Block> struct SuperblockProduct {
         for (int j = 0; j < N; j++) {
             const float scale = activations[j][block].scale;
             totals[j]         = add_scaled(totals[j], sums[j], scaled(d, scale));
-            totals[j]         = subtract_scaled(totals[j], minima[j], scaled(least, scale));
+            if (!IS_ONE_SUM) {
+                totals[j] = subtract_scaled(totals[j], minima[j], scaled(least, scale));
+            }
         }
     }
 
@@ -327,9 +150,11 @@ template <class Block> struct SuperblockProduct {
         __m256i    column[PART_ROWS];
         for (int row = 0; row < PART_ROWS; row++) {
             prefetch<SHARE>(next + row * SHARE);
-            read_rows[row]                       = read(rows[row][block]);
-            panel->d[part * PART_ROWS + row]     = read_rows[row].d;
-            panel->least[part * PART_ROWS + row] = read_rows[row].least;
+            read_rows[row]                   = read(rows[row][block]);
+            panel->d[part * PART_ROWS + row] = read_rows[row].d;
+            if (!IS_ONE_SUM) {
+                panel->least[part * PART_ROWS + row] = read_rows[row].least;
+            }
         }
         const auto store = [part](void * of_all_rows, __m256i of_part) {
             _mm256_storeu_si256((__m256i *) of_all_rows + part, of_part);
@@ -422,15 +247,58 @@ template <class Block> struct SuperblockProduct {
         float totals[N] = {};
         for (int64_t block = 0; block < blocks; block++) {
             prefetch<sizeof(Block)>((const char *) (row + block) + AHEAD);
+#    ifndef JAN_SERVE_CODES
+            if constexpr (IS_ONE_SUM) {
+                add_points<N>(row[block], block, activations, totals);
+                continue;
+            }
+#    endif
             const Superblock weights = read(row[block]);
             for (int j = 0; j < N; j++) {
                 const Activations & column = activations[j][block];
-                totals[j] = add_sums(multiply(weights, column.values), weights.minima, column, weights.d, weights.least, totals[j]);
+                const __m256i       sums   = multiply(weights, column.values);
+                if constexpr (IS_ONE_SUM) {
+                    const __m256i sum = add_pairs(sums, weights.minima, load<__m256i>(column.sums));
+                    totals[j]         = add_sum(sum, weights.d, column, totals[j]);
+                } else {
+                    totals[j] = add_sums(sums, weights.minima, column, weights.d, weights.least, totals[j]);
+                }
             }
         }
         for (int j = 0; j < N; j++) {
             products[j * PART_ROWS] = totals[j];
         }
+    }
+
+#    ifndef JAN_SERVE_CODES
+    // Points are multiplied as they are found, with their signs given to the activations.
+    template <int N>
+    static JAN_SERVE_INLINE void add_points(const Block & weights, int64_t block, const Activations * const * activations,
+                                            float * totals) {
+        const __m256i scales  = grid_scales(weights);
+        const float   d       = _cvtsh_ss(weights.d) * Grid<Block>::UNIT;
+        __m256i       pick    = _mm256_set1_epi16(0x0100);
+        __m256i       sums[N] = {};
+        each_block(weights, [&](int i, __m256i magnitudes, __m256i ones) {
+            const __m256i scale = _mm256_shuffle_epi8(scales, pick);
+            for (int j = 0; j < N; j++) {
+                const __m256i values = _mm256_sign_epi8(load<__m256i>(activations[j][block].values + 32 * i), ones);
+                sums[j]              = add_pairs(sums[j], _mm256_maddubs_epi16(magnitudes, values), scale);
+            }
+            pick = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
+        });
+        for (int j = 0; j < N; j++) {
+            totals[j] = add_sum(sums[j], d, activations[j][block], totals[j]);
+        }
+    }
+#    endif
+
+    // A superblock's sum, whose lanes are added.
+    static float add_sum(__m256i lanes, float d, const Activations & column, float total) {
+        const __m128i fours = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+        const __m128i twos  = _mm_add_epi32(fours, _mm_shuffle_epi32(fours, 0x4E));
+        const __m128i sum   = _mm_add_epi32(twos, _mm_shuffle_epi32(twos, 0xB1));
+        return std::fma(_mm_cvtss_f32(_mm_cvtepi32_ps(sum)), d * column.scale, total);
     }
 
     // A superblock's sums, whose lanes are added, and its minima.
@@ -450,6 +318,21 @@ template <class Block> struct SuperblockProduct {
 
     // The sum of the lanes is that of the products.
     static __m256i multiply(const Superblock & weights, const int8_t * activations) {
+#    ifdef JAN_SERVE_WIDE
+        constexpr int64_t ODD     = 0x0008000800080008;  // of the numbers of odd groups
+        constexpr int64_t NEXT    = 0x0001000100010001;
+        const __m512i     scales  = _mm512_zextsi256_si512(weights.scales);
+        __m512i           sums[2] = {};  // the additions of one would wait for each other
+        __m512i           pick    = _mm512_setr_epi64(0, 0, ODD, ODD, NEXT, NEXT, ODD + NEXT, ODD + NEXT);
+        for (int i = 0; i < BLOCKS / 2; i++) {
+            const __m512i bytes = load<__m512i>(weights.bytes + 2 * i);
+            const __m512i pairs = _mm512_maddubs_epi16(bytes, load<__m512i>(activations + 64 * i));
+            sums[i % 2]         = add_pairs(sums[i % 2], pairs, _mm512_permutexvar_epi16(pick, scales));
+            pick                = _mm512_add_epi16(pick, _mm512_set1_epi16(2));
+        }
+        const __m512i sum = _mm512_add_epi32(sums[0], sums[1]);
+        return _mm256_add_epi32(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
+#    else
         __m256i sums[2] = {};  // the additions of one would wait for each other
         __m256i pick    = _mm256_set1_epi16(0x0100);  // the bytes of the first number of each half
         for (int i = 0; i < BLOCKS; i++) {
@@ -458,6 +341,7 @@ template <class Block> struct SuperblockProduct {
             pick                = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
         }
         return _mm256_add_epi32(sums[0], sums[1]);
+#    endif
     }
 };
 

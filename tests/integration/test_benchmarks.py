@@ -76,7 +76,7 @@ def test_all_matrices_of_the_other_shape_have_k_quants(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "weights"),
     [
-        *(("qwen3-8b", weights) for weights in ("IQ4_XS", "Q3_K_M")),
+        *(("qwen3-8b", weights) for weights in ("IQ4_XS", "Q3_K_M", "Q2_K", "IQ3_S")),
         *(("qwen3-30b-a3b", "Q4_K_M"), ("gpt-oss-20b", "MXFP4"), ("qwen3.5-4b", "Q8_0")),
     ],
 )

@@ -94,7 +94,7 @@ class Ggml:
 
 
 _OF_BLOCKS = {"Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "MXFP4"}
-_OF_SUPERBLOCKS = {"Q3_K", "Q4_K", "Q5_K", "Q6_K"}
+_OF_SUPERBLOCKS = {"Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"}
 
 
 def is_multiplied_here(kind: gguf.GGMLQuantizationType) -> bool:

@@ -223,7 +223,7 @@ class ModelOptions(DeviceOptions):
         False,
         MEMORY_PANEL,
         "The same request has the same answer to the bit, also beside others, with all types of weights on a CPU."
-        " Off: with most types. Prompts take longer with Q2_K and most IQ types.",
+        " Off: with most types. Prompts take longer with IQ1 types.",
     )
     huge_pages: bool = setting(
         True, MEMORY_PANEL, "Request huge pages (Linux): a few percent faster on CPUs."

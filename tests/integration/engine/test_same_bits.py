@@ -49,14 +49,14 @@ MIXTURE = "Q4_K-mixture"
 # Types of llama.cpp's quantiser (enum llama_ftype).
 FILE_TYPES = {
     **{"F32": 0, "F16": 1, "BF16": 32, "Q4_0": 2, "Q5_0": 8, "Q8_0": 7, "IQ4_NL": 25, "Q4_K": 15, "Q5_K": 17},
-    **{"Q6_K": 18, "Q3_K": 12, "IQ4_XS": 30, MIXTURE: 15, "Q4_1": 3, "Q5_1": 9, "Q2_K": 10},
+    **{"Q6_K": 18, "Q3_K": 12, "IQ4_XS": 30, MIXTURE: 15, "Q4_1": 3, "Q5_1": 9, "Q2_K": 10, "IQ3_S": 26},
 }
 
 
 def is_deterministic_only(kind: str) -> bool:
     """Whether llama.cpp's products of this type depend on the number of tokens, on this processor."""
     name = kind.removesuffix("-mixture")
-    return name.endswith(("_K", "_XS")) and not is_multiplied_here(gguf.GGMLQuantizationType[name])
+    return name.endswith(("_K", "_XS", "3_S")) and not is_multiplied_here(gguf.GGMLQuantizationType[name])
 
 
 def words(random_: random.Random, count: int) -> str:

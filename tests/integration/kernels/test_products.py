@@ -20,9 +20,11 @@ pytestmark = pytest.mark.integration
 Kind = gguf.GGMLQuantizationType
 KINDS = [
     *(Kind.Q4_0, Kind.Q5_0, Kind.Q8_0, Kind.IQ4_NL, Kind.MXFP4),
-    *(Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_XS),
+    *(Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_XS),
+    *(Kind.IQ2_XXS, Kind.IQ2_XS, Kind.IQ2_S, Kind.IQ3_XXS, Kind.IQ3_S),
 ]
 SCALES = {
+    Kind.Q2_K: slice(80, 84),
     Kind.Q3_K: slice(108, 110),
     Kind.Q4_K: slice(0, 4),
     Kind.Q5_K: slice(0, 4),
