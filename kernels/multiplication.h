@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "read_ahead.h"
 #include "vectors.h"
 
 #ifdef JAN_SERVE_PRODUCTS
@@ -136,6 +137,10 @@ template <class Product> class Multiplication {
             tokens[group.first + group.count++] = { activations + input * blocks, out };
         });
         *std::remove_if(groups, groups + matrices, [](const Group & group) { return group.count == 0; }) = {};
+        ReadAhead::look();
+        for (int64_t group = 0; group < EXPERTS_AHEAD && groups[group].count > 0; group++) {
+            ReadAhead::ask_for(groups[group].weights, dst->src[0]->nb[2]);
+        }
     }
 
     // The next chunk of rows goes to the thread that is free, whichever matrix it is of.
@@ -151,6 +156,9 @@ template <class Product> class Multiplication {
         for (int64_t chunk = params->ith; chunk < count * chunks; chunk = ggml_threadpool_chunk_add(params->threadpool, 1)) {
             const Group & group = groups[chunk / chunks];
             const int64_t first = chunk % chunks * chunk_rows;
+            if (first == 0 && chunk / chunks + EXPERTS_AHEAD < count) {
+                ReadAhead::ask_for(groups[chunk / chunks + EXPERTS_AHEAD].weights, dst->src[0]->nb[2]);
+            }
             const int64_t last  = std::min(rows, first + chunk_rows);
             for (int64_t row = first; row < last; row += PANEL_ROWS) {
                 // Threads take chunks in turn as a rule.

@@ -332,7 +332,7 @@ static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(cons
 static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(const struct ggml_tensor * cur) {
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && (!defined(__AVX512F__) || defined(__AVX512VNNI__))
     const bool is_ours = cur->type == GGML_TYPE_Q4_0 || cur->type == GGML_TYPE_Q4_K || cur->type == GGML_TYPE_IQ4_NL ||
-                         cur->type == GGML_TYPE_MXFP4;
+                         cur->type == GGML_TYPE_MXFP4 || cur->type == GGML_TYPE_Q2_K;
     if (is_ours) {
         return nullptr;
     }

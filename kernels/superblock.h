@@ -127,7 +127,8 @@ inline Superblock read(const block_q3_K & block) {
         const __m256i lower  = _mm256_and_si256(_mm256_srli_epi16(packed, 2 * (i % 4)), two);
         out.bytes[i]         = _mm256_or_si256(lower, _mm256_and_si256(third, one));
     }
-    const __m128i words  = _mm_loadu_si128((const __m128i *) block.scales);  // and four bytes of what follows
+    const __m128i end    = _mm_loadu_si128((const __m128i *) (&block + 1) - 1);  // two bytes of values, the scales, and `d`
+    const __m128i words  = _mm_bsrli_si128(end, 2);
     const __m128i halves = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0x44), _mm_setr_epi32(0, 0, 4, 4));
     const __m128i pairs  = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0xAA), _mm_setr_epi32(0, 2, 4, 6));
     const __m128i upper  = _mm_slli_epi16(_mm_and_si128(pairs, _mm_set1_epi8(3)), 4);

@@ -20,15 +20,27 @@ Array = NDArray[np.floating[Any]]
 _SUFFIX = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
 _ROOM = 256 << 20
 _NAME_BYTES = 64
-"""Of a tensor; its ``extra`` follows."""
+"""Of a tensor. Before it lie what it is a view of, an offset, and its data; its ``extra`` follows."""
 
 
 class _InitParams(ctypes.Structure):
     _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
 
 
+class _Plan(ctypes.Structure):
+    _fields_ = (
+        *(("work_size", ctypes.c_size_t), ("work_data", ctypes.c_void_p), ("threads", ctypes.c_int)),
+        *((name, ctypes.c_void_p) for name in ("threadpool", "abort", "abort_data")),
+        ("use_ref", ctypes.c_bool),
+    )
+
+
 class Ggml:
-    """A context of ggml: tensors, and the operations on them. Close it."""
+    """A context of ggml: tensors, and the operations on them. Close it.
+
+    What an operation reads and writes lies in memory of its own, of just its size, so that a sanitizer sees what is
+    beyond (``kernels/sanitize``).
+    """
 
     def __init__(self) -> None:
         folder = Path(llama_cpp.__file__).parent / "lib"
@@ -39,7 +51,8 @@ class Ggml:
             getattr(self.base, f"ggml_{name}").restype = ctypes.c_void_p
         self.base.ggml_init.argtypes = [_InitParams]
         self._context = ctypes.c_void_p(self.base.ggml_init(_InitParams(_ROOM, None, False)))
-        self._orders: list[NDArray[np.int32]] = []
+        self.cpu.ggml_graph_plan.restype = _Plan
+        self._kept: list[NDArray[Any]] = []
 
     def tensor(self, values: Array, kind: gguf.GGMLQuantizationType) -> ctypes.c_void_p:
         """``values`` with the outermost dimension first."""
@@ -48,20 +61,32 @@ class Ggml:
     def stored(
         self, data: NDArray[Any], shape: tuple[int, ...], kind: gguf.GGMLQuantizationType
     ) -> ctypes.c_void_p:
-        """A tensor of that shape from its bytes."""
+        """A tensor of that shape from a copy of its bytes."""
+        return self.mapped(np.array(data, order="C"), shape, kind)
+
+    def mapped(
+        self, data: NDArray[Any], shape: tuple[int, ...], kind: gguf.GGMLQuantizationType
+    ) -> ctypes.c_void_p:
+        """A tensor of that shape whose bytes stay where they are, as in a file that is mapped."""
         sizes = (ctypes.c_int64 * len(shape))(*reversed(shape))
         tensor = ctypes.c_void_p(self.base.ggml_new_tensor(self._context, int(kind), len(shape), sizes))
-        data = np.ascontiguousarray(data)
-        ctypes.memmove(self.base.ggml_get_data(tensor), data.ctypes.data, data.nbytes)
+        self._set_data(tensor, data)
         return tensor
+
+    def _set_data(self, tensor: ctypes.c_void_p, data: NDArray[Any]) -> None:
+        self._kept.append(data)
+        self._pointer(tensor, -1).value = data.ctypes.data
+
+    def _pointer(self, tensor: ctypes.c_void_p, words: int) -> ctypes.c_void_p:
+        """One that lies so many words from the name."""
+        return ctypes.c_void_p.from_address(self.base.ggml_get_name(tensor) + 8 * words)
 
     def order_cells(self, mask: ctypes.c_void_p, places: NDArray[np.integer[Any]]) -> None:
         """Tell attention the place of each cell in its sequence, as libllama does (``kernels/cell_order.h``)."""
         by_rank = np.argsort(places, kind="stable")
         order = np.concatenate([places, np.argsort(by_rank), by_rank]).astype(np.int32)
-        self._orders.append(order)
-        extra = self.base.ggml_get_name(mask) + _NAME_BYTES
-        ctypes.c_void_p.from_address(extra).value = order.ctypes.data
+        self._kept.append(order)
+        self._pointer(mask, _NAME_BYTES // 8).value = order.ctypes.data
 
     def operation(self, name: str, *inputs: Any) -> ctypes.c_void_p:
         """The result of ``ggml_NAME``, to be computed."""
@@ -81,7 +106,12 @@ class Ggml:
         graph = ctypes.c_void_p(self.base.ggml_new_graph(self._context))
         for node in (*first, result):
             self.base.ggml_build_forward_expand(graph, node)
-        assert self.cpu.ggml_graph_compute_with_ctx(self._context, graph, threads) == 0
+        if not self._pointer(result, -3).value:  # no view
+            self._set_data(result, np.empty(shape, np.float32))
+        plan = self.cpu.ggml_graph_plan(graph, threads, None)
+        work = np.empty(plan.work_size, np.uint8)
+        plan.work_data = work.ctypes.data
+        assert self.cpu.ggml_graph_compute(graph, ctypes.byref(plan)) == 0
         return self.values(result, shape)
 
     def values(self, tensor: ctypes.c_void_p, shape: tuple[int, ...]) -> Array:

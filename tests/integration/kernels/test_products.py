@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
+import sys
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -146,7 +150,7 @@ def experts_product(
     """(tokens, choices, rows) of weights (experts, rows, …), activations (tokens, 1 or choices, width), and choices."""
     ggml = Ggml()
     shape = (*stored.shape[:2], values.shape[-1])
-    inputs = ggml.stored(stored, shape, kind), ggml.tensor(values, Kind.F32)
+    inputs = ggml.mapped(stored, shape, kind), ggml.tensor(values, Kind.F32)
     ids = ggml.stored(chosen, chosen.shape, Kind.I32)
     found = ggml.computed(
         ggml.operation("mul_mat_id", *inputs, ids), (*chosen.shape, stored.shape[1]), threads
@@ -206,6 +210,24 @@ def test_a_token_of_experts_is_the_same_alone_and_beside_others(kind: Kind) -> N
     for expert in range(4):
         of_expert = product(kind, stored[expert], values[:, 0])
         np.testing.assert_array_equal(together[chosen == expert], of_expert[(chosen == expert).any(axis=1)])
+
+
+def test_experts_of_a_file_that_is_not_in_memory(tmp_path: Path) -> None:
+    """They are read from the disk, ahead after the first operation that waited for it."""
+    stored, _ = weights(Kind.Q8_0, 40 * 72, 512)
+    (tmp_path / "experts").write_bytes(stored.tobytes())
+    stored = stored.reshape(40, 72, -1)
+    with (tmp_path / "experts").open("rb") as file:
+        os.fsync(file.fileno())
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped = np.frombuffer(pages, np.uint8).reshape(stored.shape)
+        for tokens in (1, 3, 1, 30):
+            if sys.platform == "linux":
+                pages.madvise(mmap.MADV_DONTNEED)
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            values, chosen = activations(tokens, 512)[:, None], choices(tokens, 40, 12)
+            found = experts_product(Kind.Q8_0, mapped, values, chosen, 2)
+            np.testing.assert_array_equal(found, experts_product(Kind.Q8_0, stored, values, chosen, 2))
 
 
 @drawn_grid(
