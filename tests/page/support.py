@@ -64,6 +64,11 @@ class Tab:
         """All answers."""
         return self.page.get_by_role("article", name="Answer")
 
+    @property
+    def picker(self) -> Locator:
+        """The field for files of the question."""
+        return self.page.locator("form.composer input[type=file]")
+
     def ask(self, text: str) -> None:
         """Type a question and send it; does not wait for the answer."""
         self.question.fill(text)

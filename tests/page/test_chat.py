@@ -180,7 +180,7 @@ def test_what_is_typed_and_attached_stays_with_its_chat(tab: Tab) -> None:
     tab.wait_for_answer()
     tab.question.fill("half a question")
     note = FilePayload(name="note.txt", mimeType="text/plain", buffer=b"a note")
-    tab.page.locator("input[type=file]").set_input_files([note])
+    tab.picker.set_input_files([note])
     attached = tab.page.locator(".attached")
     expect(attached.get_by_text("note.txt")).to_be_visible()
     new_chat(tab)
@@ -207,7 +207,7 @@ def test_another_model_may_answer_an_edited_question_with_a_file(tab: Tab) -> No
     tab.question.press("ArrowUp")
     tab.page.get_by_label("Model", exact=True).select_option("second")
     note = FilePayload(name="note.txt", mimeType="text/plain", buffer=b"a note")
-    tab.page.locator("input[type=file]").set_input_files([note])
+    tab.picker.set_input_files([note])
     expect(tab.page.locator(".attached").get_by_text("note.txt")).to_be_visible()
     tab.question.press("Enter")
     tab.wait_for_answer()
@@ -228,6 +228,9 @@ def test_a_question_that_another_tab_dropped_is_not_edited(tab: Tab) -> None:
     other.locator(".open-chat").click()
     other.get_by_role("button", name="Regenerate").first.click()
     expect(tab.answers).to_have_count(1)
+    # The other tab's answer is whole, so that the next question follows it.
+    expect(tab.answers.get_by_role("group", name="Versions")).to_contain_text("2/2")
+    expect(tab.answers.locator(".markdown")).to_have_text("ok")
     expect(tab.page.get_by_text("Editing your last question")).to_have_count(0)
     tab.question.press("Enter")
     expect(tab.answers).to_have_count(2)
@@ -342,7 +345,7 @@ def test_settings_and_text_files_go_with_the_question(tab: Tab) -> None:
     tab.page.get_by_label("Temperature").fill("0.2")
     tab.page.get_by_label("Longest answer").fill("50")
     tab.page.get_by_label("Thinking").select_option("Off")
-    picker = tab.page.locator("input[type=file]")
+    picker = tab.picker
     picker.set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": "héllo".encode()})
     expect(tab.page.locator(".attached")).to_contain_text("a.txt")
     picker.set_input_files({"name": "b.png", "mimeType": "image/png", "buffer": b"\x89PNG"})
@@ -403,7 +406,7 @@ def test_pictures_go_to_a_model_that_sees_them(seeing: Tab) -> None:
     files: list[FilePayload] = [
         {"name": name, "mimeType": "image/png", "buffer": PIXEL} for name in ("dot.png", "other.png")
     ]
-    tab.page.locator("input[type=file]").set_input_files(files)
+    tab.picker.set_input_files(files)
     expect(tab.page.locator(".attached").get_by_role("img")).to_have_count(2)
     tab.page.get_by_role("button", name="Remove other.png").click()
     tab.ask("What is it?")
@@ -428,7 +431,7 @@ def test_a_picture_needs_no_words(seeing: Tab) -> None:
 
 def test_a_large_picture_is_drawn_smaller_and_one_that_is_damaged_stays_out(seeing: Tab) -> None:
     asked = seeing.answer_chats_with({"content": "Red."})
-    picker = seeing.page.locator("input[type=file]")
+    picker = seeing.picker
     picker.set_input_files({"name": "broken.png", "mimeType": "image/png", "buffer": PIXEL[:30]})
     expect(seeing.page.get_by_text("broken.png: this browser cannot read the picture")).to_be_visible()
     large = picture(3000, 1500, "BMP")
@@ -446,7 +449,7 @@ def test_more_files_than_go_with_a_question_are_named(seeing: Tab) -> None:
     files: list[FilePayload] = [
         {"name": f"{number}.txt", "mimeType": "text/plain", "buffer": b"x"} for number in range(11)
     ]
-    seeing.page.locator("input[type=file]").set_input_files(files)
+    seeing.picker.set_input_files(files)
     expect(seeing.page.get_by_text("10 files at most go with a question")).to_be_visible()
     expect(seeing.page.locator(".attached li")).to_have_count(10)
 

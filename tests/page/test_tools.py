@@ -113,7 +113,7 @@ def test_an_allowed_tool_is_called_without_a_question(told: Path, tab: Tab) -> N
 
 
 def test_a_pdf_is_counted_and_sent(tab: Tab) -> None:
-    picker = tab.page.locator("form.composer input[type=file]")
+    picker = tab.picker
     requests = answers(tab)
     picker.set_input_files({"name": "a.pdf", "mimeType": "application/pdf", "buffer": pdf("Good news.")})
     expect(tab.page.locator(".attached")).to_contain_text("a.pdf")

@@ -49,6 +49,11 @@ class Terminal:
         """The output without escapes and carriage returns."""
         return _ESCAPES.sub("", self.raw).replace("\r", "")
 
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal itself shows what is typed."""
+        return bool(termios.tcgetattr(self._descriptor)[3] & termios.ECHO)
+
     def type(self, keys: str) -> None:
         """Press keys."""
         os.write(self._descriptor, keys.encode())

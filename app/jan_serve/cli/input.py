@@ -22,22 +22,44 @@ _MAX_FILE_BYTES: Final = 16 << 20
 @contextmanager
 def silent_keys() -> Generator[None]:
     """The terminal does not show what is typed, so that it does not mix into a text; it is read afterwards."""
+    with _keys(shown=False):
+        yield
+
+
+@contextmanager
+def question_keys() -> Generator[None]:
+    """The terminal shows what is typed, within `silent_keys`; what was typed before is dropped: it answers nothing."""
+    with _keys(shown=True):
+        yield
+
+
+@contextmanager
+def _keys(*, shown: bool) -> Generator[None]:
     try:
         import termios
     except ImportError:  # Windows
         yield
         return
-    if not sys.stdin.isatty():
+    if not sys.stdin.isatty() or _in_background():
         yield
         return
     before = termios.tcgetattr(sys.stdin)
-    quiet = [*before]
-    quiet[3] &= ~termios.ECHO
-    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+    mode = [*before]
+    mode[3] = mode[3] | termios.ECHO if shown else mode[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSAFLUSH if shown else termios.TCSADRAIN, mode)
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        if not _in_background():
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _in_background() -> bool:
+    """Whether the terminal would stop this process for a change of its mode, as it does a job in the background."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    except OSError:  # a terminal that does not control this process
+        return False
 
 
 def read_input(output: Output) -> str:

@@ -11,6 +11,8 @@ import pytest
 
 from jan_serve.http.guards.auth import CALLER
 from jan_serve.journal.schema import CHATS_FILE
+from tests.contract.openai.test_background import BODY, ended, models
+from tests.support.fake_client import saying
 from tests.support.fronts import http_client, refused
 from tests.support.journaled import journaled_server
 
@@ -188,6 +190,24 @@ async def test_chats_outlive_the_server_and_a_damaged_journal(tmp_path: Path) ->
     (tmp_path / "journal.sqlite3").write_bytes(b"x" * 5_000)
     async with journaled_server(tmp_path) as client:
         assert await listed(client) == ["one"]
+
+
+async def test_a_damaged_file_of_chats_is_moved_aside_and_costs_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with journaled_server(tmp_path, models(saying("Hello."))) as client:
+        await put(client, "one")
+        answer = await ended(client, (await client.post("/v1/responses", json=BODY)).json()["id"])
+    file = tmp_path / CHATS_FILE
+    damaged = file.read_bytes()[:4096] + b"x" * 5_000
+    file.write_bytes(damaged)
+    async with journaled_server(tmp_path) as client:
+        assert await listed(client) == []
+        await put(client, "two")
+        assert await ended(client, answer["id"]) == answer
+    (aside,) = tmp_path.glob(f"{CHATS_FILE}.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert aside.name in caplog.text
 
 
 async def test_a_server_that_keeps_none_says_so(tmp_path: Path) -> None:

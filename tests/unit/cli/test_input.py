@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.cli.input import read_input, silent_keys
+from jan_serve.cli.input import question_keys, read_input, silent_keys
 from jan_serve.cli.output import Output
 from tests.support.processes import wait_until
 
@@ -59,6 +59,23 @@ def test_keys_are_not_shown_while_a_text_streams_and_not_lost(monkeypatch: pytes
             typist.write(b"the next question\n")
         assert termios.tcgetattr(keyboard) == before
         assert keyboard.readline() == "the next question\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no termios")
+def test_what_was_typed_before_a_question_does_not_answer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pty
+    import termios
+
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "r", encoding="utf-8") as keyboard, os.fdopen(master, "wb", 0) as typist:
+        monkeypatch.setattr(sys, "stdin", keyboard)
+        with silent_keys():
+            typist.write(b"\n")
+            with question_keys():
+                assert termios.tcgetattr(keyboard)[3] & termios.ECHO
+                typist.write(b"no\n")
+                assert keyboard.readline() == "no\n"
+            assert not termios.tcgetattr(keyboard)[3] & termios.ECHO
 
 
 def test_without_a_terminal_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.input import question_keys
 from jan_serve.cli.output import Output, shortened
 from jan_serve.mcp.results import ToolResult
 from jan_serve.mcp.server_file import read_servers
@@ -87,7 +88,8 @@ class ChatTools:
             self._output.note(f"  not called: there is no terminal to ask, and no --allow-tool {name}")
             return False
         try:
-            typed = typer.prompt("  Call it? yes, no, or always in this chat", default="yes", err=True)
+            with question_keys():
+                typed = typer.prompt("  Call it? yes, no, or always in this chat", default="yes", err=True)
         except typer.Abort:
             raise KeyboardInterrupt from None
         answer = str(typed).strip().lower()[:1]

@@ -10,7 +10,6 @@ from jan_serve.cli.chat.chat_answer import AnswerDisplay, ChatAnswer, ask
 from jan_serve.cli.chat.chat_tools import ChatTools
 from jan_serve.cli.chat.conversation import Conversation, Message
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.input import silent_keys
 from jan_serve.cli.output import Output
 
 MAX_ROUNDS: Final = 30
@@ -46,8 +45,7 @@ def exchange(
             request["tool_choice"] = "auto" if rounds < MAX_ROUNDS else "none"
         display = AnswerDisplay(output, silent=silent)
         try:
-            with silent_keys():
-                answer = ask(client, request, display)
+            answer = ask(client, request, display)
         finally:
             display.end()
         if not answer.calls or answer.stopped or tools is None or rounds == MAX_ROUNDS:

@@ -12,6 +12,7 @@ import msgspec
 from jan_serve.cli.chat.conversation import Conversation, Message
 from jan_serve.cli.client.server_client import ChatChanged, ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.output import Output
 
 _TRIES: Final = 5
 _TITLE: Final = 48
@@ -119,6 +120,17 @@ def text_of(client: ServerClient, message: StoredMessage) -> Iterator[str]:
     for event in client.events(path, params={"stream": "true"}):
         if event.get("type") == "response.output_text.delta":
             yield event["delta"]
+
+
+def show_messages(client: ServerClient, messages: Sequence[StoredMessage], output: Output) -> None:
+    """Print them; one that the server still writes, as it comes."""
+    for message in messages:
+        sign = {"user": ">>> ", "tool": "<<< "}.get(message["role"], "")
+        files = "".join(f"[{file['name']}] " for file in message.get("attachments") or ())
+        output.piece(f"{sign}{files}")
+        for piece in text_of(client, message):
+            output.piece(piece)
+        output.piece("\n\n")
 
 
 def find_chat(client: ServerClient, wanted: str) -> dict[str, Any]:

@@ -31,9 +31,9 @@ _PDF: Final = b"%PDF-"
 
 PARAMETERS: Final = {
     "temperature": "randomness; 0 always picks the most likely token",
-    "top_p": "sample from the most likely tokens up to this total probability, 0 to 1",
+    "top_p": "sample from the likeliest tokens up to this total, 0 to 1",
     "top_k": "sample from the k most likely tokens; 0 is off",
-    "min_p": "minimum probability relative to the most likely token, 0 to 1",
+    "min_p": "minimum probability relative to the likeliest token, 0 to 1",
     "repeat_penalty": "penalty for repeated tokens; 1 is off",
     "presence_penalty": "penalty for tokens that already occur, -2 to 2",
     "frequency_penalty": "penalty that grows with the frequency of a token, -2 to 2",
@@ -43,7 +43,7 @@ PARAMETERS: Final = {
     "seed": "the same seed gives the same answer; -1 is random",
     "stop": 'texts that end the answer, as ["one", "two"]',
     "min_tokens": "minimum number of tokens in the answer",
-    "max_tokens": "maximum number of tokens in the answer; 0 is until the context is full",
+    "max_tokens": "maximum number of tokens; 0 is until the context is full",
     "enable_thinking": "whether a reasoning model thinks: true or false",
     "reasoning_budget": "maximum number of reasoning tokens; -1 is no limit",
     "reasoning_effort": "none, minimal, low, medium, high or xhigh",

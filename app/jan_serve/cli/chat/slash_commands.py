@@ -64,9 +64,7 @@ def _help(session: ChatSession, rest: str) -> None:
     for usage, meaning in shown.items():
         session.output.note(f"  {usage:<{width}}  {meaning}")
     session.output.note()
-    session.output.note(
-        '  For several lines, begin and end with """, end a line with \\, or press Alt-Enter.'
-    )
+    session.output.note('  Several lines: between """ and """, with \\ at their ends, or by Alt-Enter.')
     session.output.note("  Ctrl-C stops an answer; Ctrl-D leaves.")
 
 
@@ -221,9 +219,7 @@ _FILE: Final = SlashCommand("/file FILE|off", "send an image, a PDF or a text wi
 COMMANDS: Final[dict[str, SlashCommand]] = {
     "/help": SlashCommand("/help", "this list", _help),
     "/set": SlashCommand("/set [NAME VALUE]", "set a parameter; without arguments, list them", _set),
-    "/unset": SlashCommand(
-        "/unset [NAME]", "reset a parameter, or all, to the default of the server", _unset
-    ),
+    "/unset": SlashCommand("/unset [NAME]", "reset a parameter, or all, to the server's default", _unset),
     "/system": SlashCommand("/system [TEXT|off]", "show, set or remove the system message", _system),
     "/format": SlashCommand(
         "/format [FILE|json|off]", "constrain answers to a JSON Schema or a grammar", _format
@@ -238,9 +234,7 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     "/clear": SlashCommand("/clear", "remove all messages", _clear),
     "/save": SlashCommand("/save FILE", "save the chat to a file", _save),
     "/load": SlashCommand("/load FILE", "continue a saved chat", _load),
-    "/stats": SlashCommand(
-        "/stats [on|off]", "show tokens and rates of the last answer, or of every answer", _stats
-    ),
+    "/stats": SlashCommand("/stats [on|off]", "show tokens and rates of the last answer, or of each", _stats),
     "/bye": _BYE,
     "/exit": _BYE,
     "/quit": _BYE,

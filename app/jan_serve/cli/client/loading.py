@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from urllib.parse import quote
 from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
+from jan_serve.cli.input import silent_keys
 from jan_serve.cli.output import Output
 
 
@@ -19,17 +21,18 @@ class ProgressBar:
         self, output: Output, name: str, text: str, *columns: ProgressColumn, total: float | None = None
     ) -> None:
         self._progress = output.progress(TextColumn(text, markup=False), BarColumn(bar_width=None), *columns)
+        self._shown = contextlib.ExitStack()
         if self._progress is not None:
             self._task = self._progress.add_task(name, total=total)
-            self._progress.start()
+            self._shown.enter_context(silent_keys())
+            self._shown.enter_context(self._progress)
 
     def update(self, completed: float, total: float) -> None:
         if self._progress is not None:
             self._progress.update(self._task, completed=completed, total=total)
 
     def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self._shown.close()
 
 
 def load_model(client: ServerClient, name: str, output: Output, **fields: object) -> str:

@@ -15,6 +15,7 @@ from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColu
 from jan_serve.cli.client.loading import ProgressBar
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import INTERRUPTED, CommandError
+from jan_serve.cli.input import question_keys
 from jan_serve.cli.output import Output, size_text
 from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
@@ -51,8 +52,9 @@ def pulled_on_request(client: ServerClient, name: str, output: Output) -> bool:
         return False
     reference, entry = catalogue.reference(name)
     size = f" ({entry.size_gb:g} GB)" if reference.tag is None else ""
-    if not typer.confirm(f"{name} is not here{size}. Download it?", default=True, err=True):
-        return False
+    with question_keys():
+        if not typer.confirm(f"{name} is not here{size}. Download it?", default=True, err=True):
+            return False
     try:
         _pull(client, name, output)
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from jan_serve.cli.chat.kept_chat import CHATS_PATH, all_chats, find_chat, text_of
+from jan_serve.cli.chat.kept_chat import CHATS_PATH, all_chats, find_chat, show_messages
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -106,13 +106,7 @@ def _show(client: ServerClient, wanted: str, output: Output, *, as_json: bool) -
     if as_json:
         output.json(chat)
         return
-    for message in chat["messages"]:
-        sign = {"user": ">>> ", "tool": "<<< "}.get(message["role"], "")
-        files = "".join(f"[{file['name']}] " for file in message.get("attachments") or ())
-        output.piece(f"{sign}{files}")
-        for piece in text_of(client, message):
-            output.piece(piece)
-        output.piece("\n\n")
+    show_messages(client, chat["messages"], output)
 
 
 def _export(client: ServerClient, words: list[str], output: Output) -> None:

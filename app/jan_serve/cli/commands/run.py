@@ -14,7 +14,7 @@ from jan_serve.cli.chat.chat_answer import ChatAnswer
 from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.exchange import exchange
-from jan_serve.cli.chat.kept_chat import KeptChat, kept_chat
+from jan_serve.cli.chat.kept_chat import KeptChat, kept_chat, show_messages
 from jan_serve.cli.chat.request_options import assignments, file_part, read_format
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
@@ -24,7 +24,7 @@ from jan_serve.cli.client.pulling import pulled_on_request
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
 from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
-from jan_serve.cli.input import read_input
+from jan_serve.cli.input import read_input, silent_keys
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, on_terminal
 from jan_serve.store.paths import user_path
@@ -117,6 +117,7 @@ def run(
     if question is None and as_json:
         raise CommandError("--json requires a prompt as an argument or on standard input.", status=WRONG_USE)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(silent_keys())
         client = stack.enter_context(any_server(loaded, url, output, model=_file(model) or model))
         tools: ChatTools | None = None
         if mcp or allowed_tools:
@@ -131,6 +132,8 @@ def run(
         from jan_serve.cli.chat.line_editor import LineEditor
 
         full_name = _begin(client, conversation, model, output)
+        if kept is not None:
+            show_messages(client, kept.line, output)
         output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
         session = ChatSession(client, conversation, output, statistics, tools=tools, kept=kept)
         file = loaded.settings.data_dir / "chat-history" if history else None
