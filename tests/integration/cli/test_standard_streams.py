@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.terminal import terminal
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors of POSIX")
 
 PREPARE = """
@@ -64,3 +66,25 @@ def test_characters_that_the_encoding_lacks_are_shown_as_codes() -> None:
 def test_discarded_output_is_not_retried_at_the_end() -> None:
     done = ran("print('lost'); discard_output(); print('lost too')", "")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+IN_BACKGROUND = """
+import os, sys
+if (child := os.fork()) == 0:
+    os.setpgid(0, 0)
+    from jan_serve.cli.input import silent_keys
+    with silent_keys():
+        pass
+    os._exit(7)
+_, status = os.waitpid(child, os.WUNTRACED)
+if os.WIFSTOPPED(status):
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+"""
+
+
+def test_a_job_in_the_background_is_not_stopped_for_its_terminal(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", IN_BACKGROUND]
+    with terminal(command, {"PYTHONPATH": str(ROOT / "app")}, tmp_path) as shown:
+        assert shown.end() == 7, shown.text
