@@ -8,6 +8,7 @@ bounds only the length of the output.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -131,17 +132,26 @@ def _encodable(text: str) -> str:
     return text
 
 
-def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
-    """The rendered text. Raises TemplateError, with the template's own words if it rejects the messages."""
+def _generated(template: jinja2.Template, values: Mapping[str, Any]) -> str:
     pieces: list[str] = []
     length = 0
+    for piece in template.generate(values):
+        length += len(piece)
+        if length > MAX_OUTPUT_CHARS:
+            raise TemplateError(f"the chat template wrote more than {MAX_OUTPUT_CHARS} characters")
+        pieces.append(piece)
+    return _encodable("".join(pieces))
+
+
+def rendered(template: jinja2.Template, values: Mapping[str, Any]) -> str:
+    """The rendered text. Raises TemplateError, with the template's own words if it rejects the messages."""
     try:
-        for piece in template.generate(values):
-            length += len(piece)
-            if length > MAX_OUTPUT_CHARS:
-                raise TemplateError(f"the chat template wrote more than {MAX_OUTPUT_CHARS} characters")
-            pieces.append(piece)
-        return _encodable("".join(pieces))
+        try:
+            return _generated(template, values)
+        except MemoryError:
+            pass  # its traceback holds what took the memory
+        gc.collect()  # lists of earlier texts that hold themselves are freed by nothing else
+        return _generated(template, values)
     except _Raised as error:
         words = _words(str(error))
         raise TemplateError(f"the chat template refused the messages: {words}", param="messages") from error

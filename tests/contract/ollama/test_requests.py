@@ -167,8 +167,8 @@ async def test_results_of_tools_meet_their_calls(results: list[dict[str, Any]]) 
 
 async def test_calls_without_ids_get_different_ones() -> None:
     template = (
-        "{% for m in messages %}{% for c in m.tool_calls or [] %}[{{ c.id }}]{% endfor %}"
-        "({{ m.tool_call_id }}){% endfor %}"
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.id }}]{% endfor %}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}({{ m.tool_call_id }}){% endfor %}"
     )
     called: Any = [{"function": {"name": "f", "arguments": {}}}]
     turn = [
