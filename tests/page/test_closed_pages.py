@@ -141,7 +141,7 @@ def test_a_stopped_answer_runs_no_longer_on_the_server(tab: Tab, url: str) -> No
 
 def test_a_deleted_chat_ends_its_answer_in_every_page(tab: Tab, browser: Browser, url: str) -> None:
     response = begun(tab)
-    tab.expected.append("404")
+    tab.expected += ["404", "409"]
     with opened_tab(browser, url) as other:
         with other.page.expect_response(lambda reply: reply.request.method == "DELETE"):
             other.page.get_by_role("button", name="Delete Tell me everything.").click()

@@ -137,9 +137,19 @@ async function isWritten(mine: Conversation): Promise<boolean> {
     return now === mine || now === undefined || running.value.has(id);
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 409) throw error;
+    if (error.code === "chat_deleted" && !asksMore(mine)) {
+      unlist(id);
+      return true;
+    }
     await joinWith(id, error.code === "chat_deleted" ? await restored(id) : conversationOf(await getChat(id), false));
     return false;
   }
+}
+
+/** Whether it has a question that the server has not seen: the end of an answer brings no deleted chat back. */
+function asksMore({ id, messages }: Conversation): boolean {
+  const known = bases.get(id)?.messages;
+  return known === undefined || messages.some((message) => message.role === "user" && !known.some((each) => each.id === message.id));
 }
 
 /** What is asked in a chat that another page has deleted brings it back. null: it is gone. */
