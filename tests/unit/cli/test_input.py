@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 import threading
 from pathlib import Path
@@ -71,6 +72,7 @@ def test_what_was_typed_before_a_question_does_not_answer_it(monkeypatch: pytest
         monkeypatch.setattr(sys, "stdin", keyboard)
         with silent_keys():
             typist.write(b"\n")
+            assert select.select([keyboard], [], [], 60)[0]  # it has reached the terminal's other end
             with question_keys():
                 assert termios.tcgetattr(keyboard)[3] & termios.ECHO
                 typist.write(b"no\n")
