@@ -346,6 +346,7 @@ class Sampler:
     def _masked(grammar: GrammarExecutor | GuidedExecutor, logits: Floats) -> Floats:
         masked = grammar.mask(logits)
         if not np.isfinite(masked.max()):
+            _check_finite(logits)  # a damaged model is no fault of the grammar
             raise GrammarTooComplex(
                 "no token of this model's vocabulary can continue the grammar", param="grammar"
             )

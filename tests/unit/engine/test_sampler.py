@@ -126,10 +126,16 @@ def test_a_grammar_that_no_token_continues_fails_its_request(pipeline: str) -> N
         sampler_of(Word("z"), pipeline=pipeline).sample(logits_of(a=9))
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf])
-def test_logits_that_are_not_finite_are_an_engine_failure(value: float) -> None:
+@pytest.mark.parametrize("word", [None, "ab"])
+@pytest.mark.parametrize(
+    "fields", [{}, {"pipeline": "warped"}, {"mirostat_mode": 2, "temperature": 1.0}], ids=str
+)
+@pytest.mark.parametrize("value", [math.nan, -math.inf, math.inf])
+def test_logits_that_are_not_finite_are_an_engine_failure(
+    value: float, fields: dict[str, Any], word: str | None
+) -> None:
     with pytest.raises(EngineFailure, match="no finite logit"):
-        sampler_of().sample(np.full(len(LETTERS), value, np.float32))
+        sampler_of(Word(word) if word else None, **fields).sample(np.full(len(LETTERS), value, np.float32))
 
 
 @pytest.mark.parametrize(

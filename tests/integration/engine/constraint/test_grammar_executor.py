@@ -136,7 +136,7 @@ def test_a_grammar_with_too_many_parses_at_once_is_a_request_at_fault(tokenizer:
     assert not executor.is_complete
 
 
-def test_masks_of_few_and_of_many_tokens_are_unpacked_alike() -> None:
+def test_a_mask_keeps_the_logits_of_its_tokens_alone() -> None:
     random = np.random.default_rng(3)
     for n_tokens in (31, 32, 1_000, 20_001):
         logits = random.standard_normal(n_tokens).astype(np.float32)
@@ -149,3 +149,5 @@ def test_masks_of_few_and_of_many_tokens_are_unpacked_alike() -> None:
             allowed[6], bits.view(np.uint8)[0] = False, bits.view(np.uint8)[0] & 0xBF
             expected = np.where(allowed, logits, np.float32(-np.inf))
             assert np.array_equal(kept_logits(bits, logits), expected)
+            bits.view(np.uint8)[0] |= 0x40
+            assert kept_logits(bits, logits)[6] == np.inf, "NaN is refused, as infinity is"
