@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -76,6 +77,11 @@ def check(kind: Kind, rows: int, width: int, tokens: int, threads: int = 2) -> N
     wanted = values.astype(np.float64) @ read.astype(np.float64).T
     bound = np.abs(values) @ np.abs(read).T
     assert (np.abs(product(kind, stored, values, threads) - wanted) <= 2e-6 * bound).all()
+
+
+def test_all_types_that_are_multiplied_here_are_tested() -> None:
+    header = Path(__file__).parents[3] / "kernels" / "products.h"
+    assert set(re.findall(r"case GGML_TYPE_(\w+):", header.read_text())) == {kind.name for kind in KINDS}
 
 
 @drawn_grid(kind=KINDS, tokens=[1, 2, 3, 4, 5, 8, 16, 17, 23, 66], rows=[1, 7, 8, 9, 16, 17, 203])
