@@ -216,7 +216,7 @@ class Assertions:
             value = int(value)
         is_gemini = not self._document.names_draft and not keyword.endswith("Contains")
         if is_gemini and isinstance(value, str) and value.isascii() and value.isdecimal():
-            value = int(value[:_COUNT_DIGITS])  # so Gemini's API writes those that it has
+            value = int(value[:_COUNT_DIGITS])  # Gemini's API writes its counts as strings
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an integer of 0 or more")
         if value > MAX_COUNT:
@@ -284,7 +284,7 @@ class Assertions:
         listed = subschema.schema.get("properties", {})
         ordering = None if self._document.names_draft else as_array(subschema.schema.get("propertyOrdering"))
         first = {name: listed[name] for name in ordering or () if isinstance(name, str) and name in listed}
-        return first | listed  # the order of Gemini's API
+        return first | listed  # Gemini's API orders properties by `propertyOrdering`
 
     def values(self, subschema: Subschema) -> list[Any]:
         values = as_array(subschema.schema["enum"])

@@ -100,7 +100,7 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
 
 def _may_begin_with_any(allowed: StringSet) -> bool:
     """Whether any unescaped text is the beginning of a string of the set."""
-    parts = allowed.items if isinstance(allowed, AllOf) else ()
+    parts = allowed.items if isinstance(allowed, AllOf) else ()  # each takes less work than all together
     return all(begins_with_any(strings.string_dfa(each), charset.UNESCAPED) for each in (*parts, allowed))
 
 

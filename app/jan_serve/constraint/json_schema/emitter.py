@@ -93,9 +93,9 @@ class Emitter(ABC):
         self.counted_names: list[tuple[ObjectSpec, Dfa]] = []
         """Objects whose names may run out, with all their names."""
         self.crowds = crowds
+        """Whether names are compared where an object lists more members than a rule can remember."""
         self.is_crowded = False
-        """Whether some object has more listed members than a rule can remember, and `crowds` let their names be
-        compared."""
+        """Whether some object is written so."""
         self.conj: Conj = TRUE
         """The conjunction that is being written."""
         self.compared_at: Conj = TRUE

@@ -130,12 +130,12 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
     Raises InvalidModel, also if the file cannot be read; Unavailable.
     """
-    return _read(path, lambda reader: reader.read())
+    return _read(path, _HeaderReader.read)
 
 
 def check_magic(path: Path) -> None:
     """Read the first bytes alone. Raises as `read_gguf_header`."""
-    _read(path, lambda reader: reader.check_magic())
+    _read(path, _HeaderReader.check_magic)
 
 
 def _read(path: Path, how: Callable[[_HeaderReader], T]) -> T:
