@@ -35,7 +35,7 @@ _BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-
 _KNOWN = 0.7
 _EXPERTS_DIMS = 3
 _DECAY = -0.05
-"""Of a delta net's state."""
+"""Decay of a delta net's state."""
 FILE_TYPES: Final = {
     **{"Q4_K_M": 15, "Q3_K_M": 12, "Q2_K": 10, "IQ4_XS": 30, "IQ3_S": 26},
     **{"MXFP4": 38, "Q8_0": 7},

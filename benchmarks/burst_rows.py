@@ -75,7 +75,7 @@ def prompt_row(prompt_tokens: int) -> Callable[[Running, int], Figures]:
 
 
 _service_s: list[float] = []
-"""Of a mean request alone. The first server of a run decides the rate of arrivals for all."""
+"""Seconds of a mean request alone. The first server of a run decides the rate of arrivals for all."""
 
 
 def arrivals(server: Running, seed: int) -> Figures:
@@ -96,7 +96,7 @@ def arrivals(server: Running, seed: int) -> Figures:
 
 
 def _tokens_per_word(server: Running, seed: int) -> float:
-    """Of the server's vocabulary, with a request that warms it up."""
+    """Tokens of the server's vocabulary for a word; the request that counts them warms the server up."""
     timing: Timing = burst(server.base, [Job(words(seed + 999, 40), 1)]).timings[0]
     return timing.prompt_tokens / 40
 

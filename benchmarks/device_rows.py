@@ -18,7 +18,7 @@ from benchmarks.servers import Running, ours, started
 _DEVICES = 2
 _N_CTX = 1024
 _ROOM_BYTES = 256 << 20
-"""Of each device for the context and to compute in, beside its part of the weights."""
+"""Room on each device for the context and to compute in, beside its part of the weights."""
 
 
 def placement(server: Running, seed: int) -> Figures:

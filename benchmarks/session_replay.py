@@ -61,7 +61,7 @@ def _requests(lines: Iterable[str]) -> Iterator[Request]:
 
 
 def play(server: Running, requests: Iterable[Request]) -> list[dict[str, Any]]:
-    """Of each turn: wall_s, cpu_s, prompt and computed tokens, and the error, if any."""
+    """Figures of each turn: wall_s, cpu_s, prompt and computed tokens, and the error, if any."""
     turns: list[dict[str, Any]] = []
     for request in requests:
         began, cpu = time.perf_counter(), server.cpu_seconds()

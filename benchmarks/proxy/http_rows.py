@@ -93,7 +93,7 @@ async def measure(
 
 
 def _cpu_s(process: psutil.Process | None) -> float:
-    """Of a process and its children."""
+    """CPU seconds of a process and its children."""
     family = [] if process is None else [process, *process.children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in family)
 

@@ -20,7 +20,7 @@ class Backend:
 
     @property
     def flags(self) -> str:
-        """Of `jan-serve serve`, so that a model is on the device or fails."""
+        """Flags of `jan-serve serve` with which a model is on the device or fails."""
         return "--device cpu" if self.name == "cpu" else "--n-gpu-layers all --require-accelerator"
 
 

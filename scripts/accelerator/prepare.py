@@ -72,7 +72,7 @@ def prepare(folder: Path, python_version: str | None) -> None:
 
 
 def size_mb(folder: Path) -> float:
-    """Of all files, in millions of bytes."""
+    """Size of all files, in millions of bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 

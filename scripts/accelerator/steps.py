@@ -30,7 +30,7 @@ TESTS: Final = tuple(
 )
 ROWS: Final = ("one-stream", "own-prompts-8", "shared-prefix-8", "long-prefill", "streams-32")
 N_CTX: Final = 20_480
-"""As much as each of these rows needs."""
+"""The context that each of these rows fits into."""
 _EXAMPLES: Final = 12
 """Failed tests that the report names."""
 

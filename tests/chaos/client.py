@@ -180,7 +180,7 @@ class _Reader:
         return found + mark
 
     async def head(self) -> bytes:
-        """Of the response: those who half-close get interim ones before it."""
+        """The head of the response: those who half-close get interim ones before it."""
         while (head := await self.until(b"\r\n\r\n")).split(b" ", 2)[1].startswith(b"1"):
             pass
         return head

@@ -63,7 +63,7 @@ class Report:
     """Memory in MiB and descriptors of the server, before and after."""
 
     def deaths_of(self, outcome: Outcome) -> int:
-        """Of its worker while it was open."""
+        """How often its worker died while it was open."""
         model = outcome.question.model or _BUILTIN
         return sum(
             outcome.start <= at <= outcome.end and self.models.get(pid) == model for at, pid in self.deaths

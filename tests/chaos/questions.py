@@ -92,7 +92,7 @@ def whole(text_of: Callable[[Json], Any]) -> Callable[[bytes], Told]:
 
 
 def _payloads(body: bytes) -> list[str]:
-    """Of an event stream that may be cut."""
+    """Data of the events of a stream that may be cut."""
     blocks = body.decode().split("\n\n")[:-1]
     return [line[6:] for block in blocks for line in block.split("\n") if line.startswith("data: ")]
 

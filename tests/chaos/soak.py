@@ -32,7 +32,7 @@ from tests.chaos.world import World, world
 _SETTINGS: Final = f'max_models = 2\nresponse_store_bytes = 0\n[models."{WRITER}"]\npin = true\n'
 _DISK_MIB: Final = 8
 _SHARE_OF_OTHERS: Final = 0.05
-"""Of the requests: each of them may cost a load."""
+"""Share of the requests that go to other models: each of them may cost a load."""
 _CALIBRATION_S: Final = 15.0
 _CALIBRATION_CLIENTS: Final = 6
 _SAMPLES: Final = 60

@@ -176,7 +176,7 @@ class World:
         return [child for child in self.children() if _last_word(child) == kind]
 
     def children(self) -> list[psutil.Process]:
-        """Of the server, zombies included."""
+        """Processes of the server, zombies included."""
         return self.process.children(recursive=True) if self.is_up else []
 
     def ours(self) -> list[psutil.Process]:

@@ -59,7 +59,7 @@ class Agent:
 
 
 _NO_PROXY: Final = {"HTTP_PROXY": "", "HTTPS_PROXY": ""}
-"""Of programs that would send requests to loopback through a proxy too."""
+"""The environment of programs that would send requests to loopback through a proxy too."""
 
 AGENTS: Final[dict[str, Agent]] = {
     "claude": Agent("claude", ("--allowedTools", "Bash", "-p"), "claude", (), {"DISABLE_AUTOUPDATER": "1"}),

@@ -27,7 +27,7 @@ BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 20_000)
 
 
 class Times(NamedTuple):
-    """Of one schema, in milliseconds of CPU time. refused: why it does not compile."""
+    """Times of one schema, in milliseconds of CPU time. refused: why it does not compile."""
 
     name: str
     translation: float

@@ -357,7 +357,7 @@ def counted(
     most: int,
     shown: int,
 ) -> Counts:
-    """Of one engine, over the first valid instances of the cases. shown: wrong positions to print."""
+    """Counts of one engine, over the first valid instances of the cases. shown: wrong positions to print."""
     count: Counter[str] = Counter()
     for case in cases:
         draw = random.Random(case.name)

@@ -65,7 +65,7 @@ class Text:
 
 
 def texts(factory: GrammarFactory, vocab: Vocab, count: int, order: PropertyOrder) -> Iterator[Text]:
-    """Of `count` schemas, before their first token."""
+    """Texts of `count` schemas, before their first token."""
     cases = load_suite("maskbench")
     random.Random(300).shuffle(cases)
     for case in cases[:count]:

@@ -79,7 +79,7 @@ async def sent(path: str, body: dict[str, Any]) -> tuple[int, str, EngineRequest
 
 
 def grammar_of(request: EngineRequest | None) -> str:
-    """Of the whole answer, guided or not."""
+    """The grammar of the whole answer, guided or not."""
     assert request is not None
     if request.guide is not None:
         assert request.guide.grammar is not None

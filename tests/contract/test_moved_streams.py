@@ -65,7 +65,7 @@ def front(script: Script, weights: str = WEIGHTS) -> FakeModels:
 async def records(
     script: Script, path: str, body: dict[str, Any], asked: Asked = ASKS, log: bytes = b""
 ) -> list[Record]:
-    """Of the answer of one server."""
+    """Records of the answer of one server."""
     async with http_client(front(script), sse_ping_s=60.0) as client:
         content = log + msgspec.json.encode(body)
         answer = await client.post(path, content=content, headers={ASKED.decode(): asked.header.decode()})

@@ -64,7 +64,7 @@ def shelf(folder: Path) -> Path:
 START_S = 60.0
 N_CTX = 16384
 ENDLESS = {"min_tokens": 15_000}
-"""Of an answer that outlasts what a tab does meanwhile."""
+"""Fields of an answer that outlasts what a tab does meanwhile."""
 CHECK = SelfCheck(
     version="9.1",
     compared_with="9.0",

@@ -227,7 +227,7 @@ def test_drafts_of_text_that_repeats_for_long_grow_to_the_longest() -> None:
 
 
 class SlowContext(FakeContext):
-    """Of a draft model whose pass takes a third of a step. is_sure: whether it finds any token probable."""
+    """The context of a draft model whose pass takes a third of a step. is_sure: whether it finds any token probable."""
 
     n_vocab = 10_000
 

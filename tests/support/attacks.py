@@ -208,7 +208,7 @@ class Victim:
         self._process = psutil.Process(front.process.pid)
 
     def ports(self) -> list[int]:
-        """Of the clients whose connections are open."""
+        """Ports of the clients whose connections are open."""
         found = self._process.net_connections("tcp")
         return [connection.raddr.port for connection in found if connection.raddr]
 

@@ -35,7 +35,7 @@ CHECKS: Final[list[Any]] = [
 
 
 LIMIT_S: Final = 600.0
-"""Of a call, and of reading a document. Schemathesis's own, 10 s, is too short on a machine that has other work."""
+"""Seconds for a call, and for reading a document. Schemathesis's own, 10 s, is too short on a busy machine."""
 
 
 def draw_calls(

@@ -162,7 +162,7 @@ def counting(count: int, pause_s: float) -> Script:
 
 
 def seconds(words: list[str]) -> float:
-    """Of a pause in ms; none without a word."""
+    """Seconds of a pause that is written in ms; none without a word."""
     return float(words[0].removesuffix("ms")) / 1000 if words else 0.0
 
 

@@ -20,7 +20,7 @@ Array = NDArray[np.floating[Any]]
 _SUFFIX = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
 _ROOM = 256 << 20
 _NAME_BYTES = 64
-"""Of a tensor. Before it lie what it is a view of, an offset, and its data; its ``extra`` follows."""
+"""Bytes of a tensor's name. What it is a view of, an offset, and its data lie before; its ``extra`` follows."""
 
 
 class _InitParams(ctypes.Structure):

@@ -38,7 +38,7 @@ class RawLlama:
         return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
     def path_log_probability(self, prompt: Sequence[int], path: Sequence[int]) -> float:
-        """Of the tokens of `path` after the prompt."""
+        """The log-probability of the tokens of `path` after the prompt."""
         rows = self.log_probabilities([*prompt, *path])
         return sum(float(rows[len(prompt) - 1 + offset, token]) for offset, token in enumerate(path))
 

@@ -15,7 +15,8 @@ IS_ON_DEVICE: Final = os.environ.get("JAN_SERVE_TEST_LAYERS") == "all"
 """An accelerator's kernels depend on the number of rows, and many round to ten bits (TF32): tokens about as likely as
 each other may change places there."""
 _ERROR: Final = 0.1 if IS_ON_DEVICE else 1e-3
-"""Of a log-probability. Here a cell left out or a shifted position changes one by 2.6, another token by 0.03 to 2.6."""
+"""Error of a log-probability. A cell left out or a shifted position changes one by 2.6 here, another token by 0.03 to
+2.6."""
 
 Outcome = tuple[str, str, int, str | None]
 

@@ -124,7 +124,7 @@ def _marked() -> dict[str, int]:
 
 
 def _bpe(kind: VocabularyFile, words: Sequence[str]) -> dict[str, int]:
-    """Of bytes; of characters for the expressions that leave texts as they are."""
+    """A vocabulary of bytes; of characters for the expressions that leave texts as they are."""
     if kind.pre in ("gemma4", "sarvam-moe", "whitespace"):
         spell = {chr(code): chr(code) for code in range(0x20, 0x7F)} | {" ": "▁", "\n": "\n"}
         texts = [*(word.replace(" ", "▁") for word in words), *("▁" + word for word in words)]

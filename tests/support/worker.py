@@ -66,7 +66,7 @@ from jan_serve.ipc.messages import (
 from jan_serve.ipc.scoring import OptionQuestion, OptionsWeighed, RankRequest, WeighOptions
 
 LIMIT_S = 60.0
-"""Of silence: a worker that other work leaves hardly any CPU is slow, and not stalled. Below pytest's own limit."""
+"""Seconds of silence: a worker that other work leaves hardly any CPU is slow, not stalled. Below pytest's own limit."""
 _ids = itertools.count(1)
 _SAMPLING = frozenset(SamplingParams.__struct_fields__)
 _STOPPING = frozenset(StopConditions.__struct_fields__)

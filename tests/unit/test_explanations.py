@@ -17,7 +17,7 @@ from jan_serve.resources import explanations
 
 
 def codes() -> Iterator[str]:
-    """Of classes of errors, and of calls that make a refusal."""
+    """Codes of classes of errors, and of calls that make a refusal."""
     for file in Path(jan_serve.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match node:

@@ -19,7 +19,7 @@ from tests.support.fake_client import fake_facts
 
 CHARS = 1 << 18
 LONGEST_S = 5.0
-"""Of CPU time. In the square of the length it would be half a minute and more."""
+"""Most seconds of CPU time. In the square of the length it would be half a minute and more."""
 FACTS: Final = fake_facts()
 
 

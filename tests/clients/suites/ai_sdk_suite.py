@@ -41,7 +41,7 @@ CASES = [
 
 @pytest.fixture(scope="session")
 def outcomes() -> dict[str, str | None]:
-    """Of all cases, run in one process: their errors."""
+    """Errors of all cases, run in one process."""
     if NODE is None or not (FOLDER / "node_modules").is_dir():
         pytest.skip("the JavaScript clients are not installed")
     done = subprocess.run(

@@ -116,7 +116,7 @@ def tensors_of(name: str) -> Tensors:
 
 
 def _more_bits(number: int, count: int) -> Type:
-    """Of attn_v and ffn_down in Q4_K_M (use_more_bits)."""
+    """The type of attn_v and ffn_down in Q4_K_M (use_more_bits)."""
     first = count // 8
     more = number < first or number >= 7 * count // 8 or (number - first) % 3 == 2
     return Type.Q6_K if more else Type.Q4_K

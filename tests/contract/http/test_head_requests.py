@@ -29,7 +29,7 @@ OF_THE_MOMENT = {"x-request-id", "openai-processing-ms", "content-length", "date
 
 
 def paths_of(app: Any) -> list[str]:
-    """Of all GET routes, with a name in the place of parameters."""
+    """Paths of all GET routes, with a name in the place of parameters."""
     return [
         re.sub(r"\{[^}]*\}", "m", route.path)  # type: ignore[attr-defined]
         for route in all_routes(app.router.routes)

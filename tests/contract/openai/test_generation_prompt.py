@@ -22,7 +22,7 @@ BEGUN = {"role": "assistant", "content": "He"}
 
 
 async def prompts(body: dict[str, Any]) -> tuple[str, str]:
-    """Of /apply-template, and of a chat."""
+    """The prompt of /apply-template, and that of a chat."""
     seen: list[str] = []
 
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:

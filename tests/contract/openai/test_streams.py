@@ -77,7 +77,7 @@ DETAILS = ',"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_detai
 
 
 def timings(predicted: int, each_ms: float, rate: float) -> str:
-    """Of a chat in which 52 tokens were computed in 0.2 s, and `predicted` in 0.3 s."""
+    """Timings of a chat in which 52 tokens were computed in 0.2 s, and `predicted` in 0.3 s."""
     return (
         '"timings":{"cache_n":0,"prompt_n":52,"prompt_ms":200.0,"prompt_per_token_ms":3.8461538461538463,'
         f'"prompt_per_second":260.0,"predicted_n":{predicted},"predicted_ms":300.0,'

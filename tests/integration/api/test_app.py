@@ -35,7 +35,8 @@ def test_a_server_starts_without_the_handlers_of_its_protocols() -> None:
 
 
 _MOST_MODULES = 308
-"""Of ours, when a server listens. Each takes half a millisecond: a start without models is little else than imports."""
+"""Most modules of ours when a server listens. Each takes half a millisecond, and a start without models hardly does
+anything but import."""
 
 
 def test_a_server_starts_with_few_modules() -> None:

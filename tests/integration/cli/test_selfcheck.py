@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.model]
 
 @pytest.fixture
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelfChecks:
-    """Of the data folder of a configuration that commands find."""
+    """The checks of the data folder of a configuration that commands find."""
     config = tmp_path / "config.toml"
     config.write_text('data_dir = "data"\nn_ctx = 64\n', encoding="utf-8")
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(config))

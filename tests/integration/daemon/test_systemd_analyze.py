@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 _MAX_EXPOSURE = 2.5
-"""Of 10: most of it is what accelerators need (devices, a clock, memory that is writable and executable)."""
+"""Most points of exposure, of 10: accelerators need most of them (devices, a clock, memory that is writable and
+executable)."""
 
 
 def real(scope: Scope, start: Start) -> ServiceSpec:

@@ -30,7 +30,7 @@ LlamaModel(sys.argv[1], use_repack=sys.argv[2] == "True").close()
 
 @pytest.fixture(scope="module")
 def q4_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a quantisation that llama.cpp reorders on x86 and ARM."""
+    """A model of a quantisation that llama.cpp reorders on x86 and ARM."""
     folder = tmp_path_factory.mktemp("q4")
     source, path = folder / "f32.gguf", folder / "q4.gguf"
     fixtures.write_tiny_llama(source, quantize=False)

@@ -93,7 +93,7 @@ def bits(choice: Choice) -> Answer:
 
 
 def answers(worker: Worker, requests: Iterable[EngineRequest]) -> list[Answer]:
-    """Of requests that come one after the other."""
+    """Answers to requests that come one after the other."""
     return [bits(worker.run(request)[0].choice) for request in requests]
 
 

@@ -27,7 +27,7 @@ GREEDY: Final[dict[str, Any]] = {"temperature": 0, "repeat_penalty": 1.0}
 EXACT_FLAGS: Final = ("--flash-attn", "off", "--type-k", "f32", "--type-v", "f32", "--threads", "1")
 LONG_CTX: Final = 16384
 ENDLESS: Final[dict[str, Any]] = {"max_tokens": LONG_CTX - 400, "ignore_eos": True}
-"""Of an answer in a context of LONG_CTX that takes seconds on any machine: it runs until it is cancelled."""
+"""Fields of an answer in a context of LONG_CTX that takes seconds on any machine: it runs until it is cancelled."""
 
 HEALTH_LIMIT_S: Final = 20.0
 """The documented limit is 100 ms; a test machine has other work."""
@@ -81,7 +81,7 @@ def metric(url: str, name: str, **labels: str) -> float:
 
 
 def _subcommands(process: psutil.Process) -> set[str]:
-    """Of its children, as far as they have not ended."""
+    """Subcommands of its children, as far as they have not ended."""
     found: set[str] = set()
     for child in process.children():
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -29,7 +29,7 @@ QUESTION: dict[str, Any] = {"prompt": "hello", "max_tokens": 12}
 
 @pytest.fixture(scope="module")
 def other_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the same shape as `exact_llama`, and of another seed."""
+    """A model of the same shape as `exact_llama`, and of another seed."""
     path = tmp_path_factory.mktemp("other") / "other-llama.gguf"
     fixtures.write_tiny_llama(path, seed=1, quantize=False)
     return path

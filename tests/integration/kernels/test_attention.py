@@ -227,7 +227,7 @@ class Cache:
 
 
 def attended(cache: Cache, rows: Sequence[tuple[int, int]], cells: NDArray[np.int64], threads: int) -> Array:
-    """Of rows, each the place of a token of a sequence, with the cells in this order; -1: a cell of nobody."""
+    """Attention of rows, each the place of a sequence's token, with the cells in this order; -1: a cell of nobody."""
     shape = cache.shape
     random = np.random.default_rng(7)
     total = cache.shared + shape.sequences * cache.own

@@ -22,7 +22,7 @@ class Lender:
         self.endpoint = endpoint
 
     def processes(self) -> list[psutil.Process]:
-        """Of its clients, and idle ones."""
+        """Processes of its clients, and idle ones."""
         return psutil.Process(self.process.pid).children()
 
     def kill(self) -> None:

@@ -90,7 +90,7 @@ class Server:
         return self.sources.resolve("a").source.path
 
     def value(self) -> float:
-        """Of the first tensor of the file that is served."""
+        """The value of the first tensor of the file that is served."""
         content = Path(self.serves()).read_bytes()
         place = content.index(MARK)
         return struct.unpack("<e", content[place - 2 : place])[0]

@@ -16,7 +16,7 @@ Row = tuple[int, ...]
 
 @dataclass(eq=False)
 class Cell:
-    """Of one token. Sequences that branch share it."""
+    """The cell of one token. Sequences that branch share it."""
 
     token: int
 

@@ -57,7 +57,7 @@ class Pair:
         return [(fake.name, call.path) for fake in self.fakes for call in fake.calls]
 
     def bodies(self, path: str) -> list[Any]:
-        """Of both nodes, the prefill node's first."""
+        """Bodies that both nodes got, the prefill node's first."""
         return [call.json() for fake in self.fakes for call in fake.calls if call.path == path]
 
 

@@ -44,7 +44,7 @@ STRINGS: dict[str, dict[str, Any]] = {
 
 
 def executors(schema: dict[str, Any]) -> tuple[GrammarExecutor, GrammarExecutor]:
-    """Of the grammar, and of it without the terminals of beginnings."""
+    """An executor of the grammar, and one of it without the terminals of beginnings."""
     grammar = enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)).compiled()
     lark, count = re.subn(r" \| T\w* /\[\^\\s\\S\]/", "", grammar.lark)
     assert count

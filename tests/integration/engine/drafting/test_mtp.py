@@ -109,7 +109,7 @@ RECURRENT_SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, **EXACT}
 
 
 def answers(path: Path, mode: str, prompt_lookup: str) -> tuple[list[str], int, int, int]:
-    """Of one stream, and of four that go on from where it ended; steps of the one, drafted and accepted tokens."""
+    """Texts of one stream, and of four that go on where it ended; steps of the one, drafted and accepted tokens."""
     with running_worker(path, **RECURRENT_SETTINGS, mtp=mode, prompt_lookup=prompt_lookup) as worker:
         texts = [worker.run_one(5 * RECURRENT_TEXT, max_tokens=60, ignore_eos=True).text]
         steps = worker.stats().steps_total

@@ -25,7 +25,7 @@ from tests.support.worker import Worker, generate, running_worker
 pytestmark = pytest.mark.integration
 
 CELLS = 15
-"""Of up to 30 seconds."""
+"""Cells that sound of up to 30 seconds takes."""
 SETTINGS: dict[str, Any] = {"n_ctx": 1024, "parallel": 4, **EXACT}
 START, END = "<|im_start|>user\nwhat do you hear?", "<|im_end|>\n<|im_start|>assistant\n"
 

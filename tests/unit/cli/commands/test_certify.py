@@ -98,7 +98,7 @@ class Solver:
         return {"content": self.noise} if self.noise else call(name, {"value": int(value) + self.wrong})
 
     def _colour(self, url: str) -> str:
-        """Of the pixel in the middle."""
+        """The colour of the pixel in the middle."""
         data = base64.b64decode(url.partition(",")[2])
         picture = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
         assert picture[0, 0].tolist() == [255, 255, 255], "a circle on white"

@@ -152,7 +152,7 @@ LARGE = [
 @pytest.mark.parametrize(("low", "high"), some(itertools.combinations(LARGE, 2), 7))
 @pytest.mark.parametrize("kind", ["integer", "number"])
 def test_two_bounds_of_many_digits_compile(kind: str, low: float, high: float) -> None:
-    """Of either sign and either kind, wherever they lie."""
+    """Bounds of either sign and either kind, wherever they lie."""
     for least, most in ((low, high), (-high, -low), (-high, low), (-low, low)):
         for names in (("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum")):
             grammar_alone({"type": kind, **dict(zip(names, (least, most), strict=True))})

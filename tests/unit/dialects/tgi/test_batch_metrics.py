@@ -15,7 +15,7 @@ from jan_serve.dialects.tgi.metrics import batch_series, skipped_tokens
 
 
 class Series(Collector):
-    """Of these engines."""
+    """Series of these engines."""
 
     def __init__(self, *engines: EngineStats) -> None:
         self._engines = engines

@@ -41,7 +41,7 @@ def weighed(options: list[bytes], seed: int = 0, *, canonical_only: bool = False
 
 
 def wanted(options: list[bytes], seed: int, paths: dict[bytes, list[Path]]) -> list[float]:
-    """Of each option: its paths, without those of a longer option that pass its end."""
+    """Probability of each option: that of its paths, without those of a longer option that pass its end."""
     found: list[float] = []
     for option in options:
         total = 0.0

@@ -58,7 +58,7 @@ class Client:
         taken[1].cancel()
 
     async def problem(self) -> Problem | None:
-        """Of a refused body; None if it was read."""
+        """The problem of a refused body; None if it was read."""
         self.ends.set()
         try:
             await asyncio.wait_for(self._served, 5)

@@ -127,7 +127,7 @@ def parts(
     keys: Mapping[str, int | ArrayValue] | None = None,
     overrides: tuple[tuple[str, str], ...] = (),
 ) -> ModelParts:
-    """Of two blocks. tensors: bytes by name. keys: of the architecture `x`."""
+    """Parts of a model of two blocks. tensors: bytes by name. keys: of the architecture `x`."""
     metadata: dict[str, Scalar | ArrayValue] = {"general.architecture": "x"}
     metadata |= {f"x.{name}": value for name, value in (keys or {}).items()}
     metadata["tokenizer.ggml.tokens"] = ArrayValue(_STRING, 320)

@@ -59,7 +59,7 @@ GB = 1_000_000_000
 
 
 def candidates(parameters: float, *labels: str) -> list[QuantisedFile]:
-    """Of a model with so many billion parameters."""
+    """Files of a model with so many billion parameters."""
     sizes = {label: int(parameters * GB * bits_of(label) / 8 * 1.1) for label in labels}
     return [QuantisedFile(label, n, memory_needed(n, bits_of(label))) for label, n in sizes.items()]
 

@@ -39,7 +39,7 @@ from tests.support.fake_client import fake_facts
 RUNS: Final = int(os.environ.get("INTERLEAVINGS", "300"))
 BATCH: Final = 50
 ENDS_S: Final = 3600.0
-"""Of virtual time: pauses, cool-downs and frozen workers together take minutes."""
+"""Seconds of virtual time: pauses, cool-downs and frozen workers together take minutes."""
 FROZEN_S: Final = 30.0
 FAILED_LOADS: Final = 3
 POISON: Final = "poison"

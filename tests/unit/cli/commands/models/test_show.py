@@ -30,7 +30,7 @@ def model(own_folders: Path) -> Path:
 
 
 def record(model: Path, digest: str | None) -> None:
-    """Of a download, with this digest of its file."""
+    """Write the record of a download, with this digest of its file."""
     ModelIndex(model.parent).put(
         ModelRecord(
             name="m-Q4_K_M",
@@ -76,7 +76,7 @@ def test_a_row_for_what_is_known(run: Run, model: Path) -> None:
 
 
 def test_each_item_of_a_list_is_a_row(run: Run, own_folders: Path) -> None:
-    """Of a model that sees: its senses."""
+    """A model that sees lists its senses."""
     model = builtin_model()
     assert model is not None
     for name in (model.name, f"mmproj-{model.name}"):
