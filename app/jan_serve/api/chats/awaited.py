@@ -58,12 +58,13 @@ class AwaitedResponses:
 
     async def _put_in(self, chat_id: str) -> None:
         owner = cache_salt.get()
-        stored = await self._table.find(owner, chat_id)
         ended = dict[str, dict[str, Any]]()
-        for response in stored.awaits if stored is not None else ():
+        for response in await self._table.awaits(owner, chat_id):
             if (body := await self._ended(response)) is not None:
                 ended[response] = body
-        if stored is None or not ended:
+        stored = await self._table.find(owner, chat_id) if ended else None
+        # A page that wrote meanwhile may have put them in.
+        if stored is None or ended.keys().isdisjoint(stored.awaits):
             return
         content = msgspec.json.decode(stored.content)
         for message in _all_messages(content["messages"]):
