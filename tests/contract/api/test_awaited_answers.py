@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +47,18 @@ async def put(
     messages = [{"id": "q", "role": "user", "text": "Hi."}, reply]
     written = await client.put("/extras/chats/one", json={"version": version, "messages": messages})
     return written.raise_for_status().json()
+
+
+@asynccontextmanager
+async def waiting_chat(
+    folder: Path, gate: Gate, *, after: int
+) -> AsyncGenerator[tuple[httpx.AsyncClient, str]]:
+    """A client, and the id of the response that its chat waits for: it stands at the gate."""
+    async with journaled_server(folder, models(gate.saying("Hel", "lo.", after=after))) as client:
+        response = await begun(client)
+        await put(client, response)
+        await gate.reached.wait()
+        yield client, response
 
 
 async def answer_in(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -130,10 +144,7 @@ async def test_each_end_of_an_answer_comes_into_the_chat(tmp_path: Path, end: st
 
 async def test_an_answer_that_is_written_still_is_named_until_it_ends(tmp_path: Path) -> None:
     gate = Gate()
-    async with journaled_server(tmp_path, models(gate.saying("Hel", "lo.", after=1))) as client:
-        response = await begun(client)
-        await put(client, response)
-        await gate.reached.wait()
+    async with waiting_chat(tmp_path, gate, after=1) as (client, response):
         assert (await answer_in(client))["response"] == response
         assert (await client.get("/extras/chats")).json()["data"][0]["version"] == 1
         gate.opened.set()
@@ -143,11 +154,8 @@ async def test_an_answer_that_is_written_still_is_named_until_it_ends(tmp_path: 
 
 @pytest.mark.parametrize("cut", [0, 1])
 async def test_a_new_server_goes_on_with_the_answer(tmp_path: Path, cut: int) -> None:
-    gate = Gate()
-    async with journaled_server(tmp_path, models(gate.saying("Hel", "lo.", after=cut))) as client:
-        response = await begun(client)
-        await put(client, response)
-        await gate.reached.wait()
+    async with waiting_chat(tmp_path, Gate(), after=cut) as (_, response):
+        pass
     async with journaled_server(tmp_path, models(saying("Hel", "lo."))) as client:
         await ended(client, response)
         assert (await answer_in(client))["text"] == "Hello."
@@ -168,11 +176,7 @@ async def test_pages_that_write_the_answer_too_leave_one(tmp_path: Path) -> None
 
 
 async def test_a_chat_that_is_deleted_ends_its_answer_and_comes_back_with_what_it_had(tmp_path: Path) -> None:
-    gate = Gate()
-    async with journaled_server(tmp_path, models(gate.saying("Hel", "lo.", after=1))) as client:
-        response = await begun(client)
-        await put(client, response)
-        await gate.reached.wait()
+    async with waiting_chat(tmp_path, Gate(), after=1) as (client, response):
         await client.delete("/extras/chats/one")
         assert not await exists(client, response)
         assert (await client.get("/extras/chats")).json()["data"] == []

@@ -31,7 +31,7 @@ TOOLS: Final = (
             "properties": {
                 "path": {"type": "string", "description": "A path."},
                 "lines": {"type": "array", "items": {"type": "integer"}, "description": "Numbers."},
-                "deep": {"type": "boolean", "description": "Whether."},
+                "deep": {"type": ["boolean", "null"], "description": "Whether."},
             },
         },
     ),

@@ -20,29 +20,15 @@ from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import rendered_chat
 from jan_serve.chat.template_traits import traits_of
 from jan_serve.core.events import ToolCallDelta
-from jan_serve.core.messages import CallForm, FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
+from tests.unit.chat.chat_sessions import TOOLS
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 
-TOOLS = (
-    Tool(
-        name="read",
-        description="Reads.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "A path."},
-                "lines": {"type": "array", "items": {"type": "integer"}, "description": "Numbers."},
-                "deep": {"type": ["boolean", "null"], "description": "Whether."},
-            },
-        },
-    ),
-    Tool(name="now", description="The time.", parameters={"type": "object", "properties": {}}),
-)
 TURNS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "one": [("read", {"path": "a.txt", "lines": [1, 2], "deep": True})],
     "two": [("read", {"path": "a.txt", "deep": False}), ("read", {"path": "b.txt"})],
