@@ -57,17 +57,17 @@ APERTUS = ChatFormat(
 )
 
 
-_APRIEL_OPEN = "<tool_calls>"
-_APRIEL_CLOSE = "</tool_calls>"
+_CALLS_OPEN = "<tool_calls>"
+_CALLS_CLOSE = "</tool_calls>"
 
 APRIEL = ChatFormat(
     name="apriel",
-    signature=Signature(all_of=(_APRIEL_OPEN, "[BEGIN FINAL RESPONSE]")),
-    parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, ignored=("[END FINAL RESPONSE]",)),
-    calls=_list(_APRIEL_OPEN, _APRIEL_CLOSE),
+    signature=Signature(all_of=(_CALLS_OPEN, "[BEGIN FINAL RESPONSE]")),
+    parse=marker_parser(JsonCalls(closers=(_CALLS_CLOSE,)), _CALLS_OPEN, ignored=("[END FINAL RESPONSE]",)),
+    calls=_list(_CALLS_OPEN, _CALLS_CLOSE),
     other_calls=(
         msgspec.structs.replace(
-            _list(_APRIEL_OPEN, _APRIEL_CLOSE),
+            _list(_CALLS_OPEN, _CALLS_CLOSE),
             call=(
                 '{"name": "',
                 Slot.NAME,
@@ -82,39 +82,39 @@ APRIEL = ChatFormat(
     thought=Thought(
         opens=("Here are my reasoning steps:\n", "<thinking>"),
         closes=("[BEGIN FINAL RESPONSE]", "</thinking>"),
-        ends=(_APRIEL_OPEN,),
+        ends=(_CALLS_OPEN,),
     ),
-    special_tokens=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", _APRIEL_OPEN, _APRIEL_CLOSE),
+    special_tokens=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", _CALLS_OPEN, _CALLS_CLOSE),
 )
 
 
 JAMBA = ChatFormat(
     name="jamba",
-    signature=Signature(all_of=("<|bom|>", _APRIEL_OPEN)),
+    signature=Signature(all_of=("<|bom|>", _CALLS_OPEN)),
     # The template writes a space before each answer.
-    parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, around_text=(" ", "")),
+    parse=marker_parser(JsonCalls(closers=(_CALLS_CLOSE,)), _CALLS_OPEN, around_text=(" ", "")),
     calls=msgspec.structs.replace(
-        _list(_APRIEL_OPEN, _APRIEL_CLOSE),
-        opening=f" {_APRIEL_OPEN}[\n    ",
+        _list(_CALLS_OPEN, _CALLS_CLOSE),
+        opening=f" {_CALLS_OPEN}[\n    ",
         separator=",\n    ",
-        closing=f"\n]{_APRIEL_CLOSE}",
+        closing=f"\n]{_CALLS_CLOSE}",
     ),
     text_opens=" ",
-    special_tokens=(_APRIEL_OPEN, _APRIEL_CLOSE),
+    special_tokens=(_CALLS_OPEN, _CALLS_CLOSE),
 )
 
 HUNYUAN = ChatFormat(
     name="hunyuan",
-    signature=Signature(all_of=("<|extra_0|>", _APRIEL_OPEN)),
+    signature=Signature(all_of=("<|extra_0|>", _CALLS_OPEN)),
     parse=marker_parser(
-        JsonCalls(closers=(_APRIEL_CLOSE,)),
-        _APRIEL_OPEN,
+        JsonCalls(closers=(_CALLS_CLOSE,)),
+        _CALLS_OPEN,
         ignored=("<answer>\n", "\n</answer>", "<answer>", "</answer>"),
         around_text=("助手\uff1a", ""),
     ),
-    calls=_list(_APRIEL_OPEN, _APRIEL_CLOSE),
-    thought=Thought(ends=(_APRIEL_OPEN,)),
-    special_tokens=(_APRIEL_OPEN, _APRIEL_CLOSE, "<think>", "</think>"),
+    calls=_list(_CALLS_OPEN, _CALLS_CLOSE),
+    thought=Thought(ends=(_CALLS_OPEN,)),
+    special_tokens=(_CALLS_OPEN, _CALLS_CLOSE, "<think>", "</think>"),
 )
 
 
@@ -161,13 +161,7 @@ FIREFUNCTION = ChatFormat(
     name="firefunction",
     signature=Signature(all_of=(_FIREFUNCTION_OPEN,)),
     parse=marker_parser(JsonCalls(), _FIREFUNCTION_OPEN),
-    calls=CallLayout(
-        opening=" " + _FIREFUNCTION_OPEN,
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
-        separator=", ",
-        closing="]",
-        triggers=(_FIREFUNCTION_OPEN,),
-    ),
+    calls=msgspec.structs.replace(_list(" functools"), triggers=(_FIREFUNCTION_OPEN,)),
     thought=None,
 )
 
