@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -147,12 +148,9 @@ def _rendered(request: RenderRequest, source: str, chat_format: ChatFormat) -> s
     try:
         return rendered(template, _values(request, source, chat_format))
     except TemplateError:
-        if not request.prompt.tools:
-            raise
-        try:
-            return rendered(template, _values(request, source, chat_format, plain_tools=True))
-        except TemplateError:
-            pass
+        if request.prompt.tools:
+            with suppress(TemplateError):
+                return rendered(template, _values(request, source, chat_format, plain_tools=True))
         raise
 
 

@@ -96,7 +96,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=128)
 def traits_of(source: str) -> TemplateTraits:
-    """The traits of a template, cached. Renders it some twenty times. Raises TemplateError if it does not compile."""
+    """The traits of a template, cached. Renders it some thirty times. Raises TemplateError if it does not compile."""
     render = partial(_rendered, compiled(source))
     takes_text, takes_parts = _shows(render, _NEEDLE, None), _shows(render, _parts(_NEEDLE), None)
     as_parts = takes_parts and not takes_text

@@ -41,7 +41,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatToStore(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to store. content: JSON. text: of its messages, to be searched. awaits: ids of responses for it.
+    """A chat to store. content: JSON. text: of its messages, to be searched. awaits: ids of the responses it waits for.
 
     created, updated: at most the present time; None is the present time.
     """
@@ -221,7 +221,7 @@ class ChatTable:
         return await self._journal.run(work)
 
     async def find(self, owner: str, chat_id: str) -> StoredChat | None:
-        """None if it is not there."""
+        """The chat; None if it is not there."""
 
         def work(db: sqlite3.Connection) -> StoredChat | None:
             row = db.execute(
@@ -234,7 +234,7 @@ class ChatTable:
         return await self._journal.run(work)
 
     async def awaits(self, owner: str, chat_id: str) -> tuple[str, ...]:
-        """See ChatToStore. Empty if the chat is not there."""
+        """Ids of the responses that a chat waits for. Empty if the chat is not there."""
 
         def work(db: sqlite3.Connection) -> tuple[str, ...]:
             row = db.execute(

@@ -59,11 +59,10 @@ class Journal:
             self._thread = ThreadPoolExecutor(1, self.content.name)
         done = asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
         try:
-            await asyncio.wait(
-                (done,)
-            )  # a future that is cancelled does not begin while the thread has other work
+            # To cancel the future would drop work that has not begun: the thread may be busy with other work.
+            await asyncio.wait((done,))
         except asyncio.CancelledError:
-            done.add_done_callback(_left)
+            done.add_done_callback(_log_unseen_failure)
             raise
         return done.result()
 
@@ -178,7 +177,7 @@ class Journal:
             connection.close()
 
 
-def _left(done: asyncio.Future[Any]) -> None:
+def _log_unseen_failure(done: asyncio.Future[Any]) -> None:
     """Log the failure of work whose caller did not wait for it."""
     if not done.cancelled() and (error := done.exception()) is not None:
         logger.warning("what was to be kept is lost: %s", error)

@@ -61,8 +61,8 @@ def read_chats(body: object) -> tuple[list[ChatToStore], list[Refused]]:
     return sorted(reversed(chats), key=lambda chat: chat.updated or 0), refused
 
 
-def read_chat(chat: ChatToStore) -> dict[str, Any]:
-    """One in the form of an export."""
+def exported_form(chat: ChatToStore) -> dict[str, Any]:
+    """A chat in the form of an export."""
     facts = {name: getattr(chat, name) for name in ("id", "title", "folder", "pinned", "created", "updated")}
     return {**facts, **msgspec.json.decode(chat.content)}
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
 from jan_serve.api.chats.awaited import Ask, AwaitedResponses
-from jan_serve.api.chats.imports import read_chat, read_chats
+from jan_serve.api.chats.imports import exported_form, read_chats
 from jan_serve.api.chats.wire import (
     ID,
     ChangeChat,
@@ -119,7 +119,7 @@ def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponse
     async def import_chats(
         body: Annotated[Any, Body()],
         store: Annotated[
-            bool, Query(description="False: give them back, for who keeps them elsewhere.")
+            bool, Query(description="False: return the chats instead, for a client that keeps them.")
         ] = True,
     ) -> Response:
         """Add the chats of an export: of this server, llama.cpp's page, Open WebUI or ChatGPT (`conversations.json`).
@@ -133,7 +133,7 @@ def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponse
                 "added": added,
                 "present": len(chats) - added if store else 0,
                 "refused": [msgspec.structs.asdict(each) for each in refused],
-                "chats": [] if store else [read_chat(each) for each in chats],
+                "chats": [] if store else [exported_form(each) for each in chats],
             }
         )
 

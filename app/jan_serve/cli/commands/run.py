@@ -123,7 +123,8 @@ def run(
         if mcp or allowed_tools:
             tools = stack.enter_context(chat_tools(loaded.settings.mcp_file, output, allowed_tools or ()))
         wanted = "" if goes_on and chat_id is None else chat_id
-        kept = _kept(client, conversation, wanted, output, is_new=question is None and history)
+        is_kept = wanted is not None or (question is None and history)
+        kept = kept_chat(client, wanted, conversation, output.note) if is_kept else None
         if question is not None:
             answer = _answered(client, conversation, (model, question), output, tools, kept, silent=as_json)
             _finish(answer, output, as_json=as_json, statistics=statistics)
@@ -158,13 +159,6 @@ def _answered(
         conversation.add(question, done.answer.text, done.steps)
         kept.save(conversation)
     return done.answer
-
-
-def _kept(
-    client: ServerClient, conversation: Conversation, wanted: str | None, output: Output, *, is_new: bool
-) -> KeptChat | None:
-    """wanted: see kept_chat. is_new: whether a chat begins that is to be kept."""
-    return kept_chat(client, wanted, conversation, output.note) if wanted is not None or is_new else None
 
 
 def _begin(client: ServerClient, conversation: Conversation, model: str | None, output: Output) -> str:

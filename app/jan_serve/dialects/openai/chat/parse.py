@@ -63,11 +63,16 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         warnings=tuple(
             f"messages[{index}]: {UNREAD_THOUGHT}"
             for index, message in enumerate(body.messages)
-            if isinstance(message, wire.AssistantMessage)
-            and (message.reasoning_details or _without_thoughts(message.content)[0] != message.content)
-            and not (earlier_thought(message) or _without_thoughts(message.content)[1])
+            if isinstance(message, wire.AssistantMessage) and _has_unread_thought(message)
         ),
     )
+
+
+def _has_unread_thought(message: wire.AssistantMessage) -> bool:
+    parts = message.content if isinstance(message.content, list) else ()
+    if not (message.reasoning_details or any(isinstance(part, wire.ThoughtPart) for part in parts)):
+        return False
+    return not (earlier_thought(message) or _without_thoughts(message.content)[1])
 
 
 def _effort(body: wire.CreateChatCompletionRequest) -> Effort | None:

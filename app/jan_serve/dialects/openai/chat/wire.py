@@ -13,15 +13,14 @@ from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, String
 
 
 class TextPart(WireModel):
-    """The other two are the names of Responses."""
+    """A text. `input_text` and `output_text` are its names in the Responses API."""
 
     type: Literal["text", "input_text", "output_text"]
     text: str
 
 
 class ThoughtPart(WireModel):
-    """What the model thought, as Anthropic, Mistral and vLLM have it in the content of its turn; one that is redacted
-    has no text."""
+    """What the model thought, as Anthropic, Mistral and vLLM have it in the content. A redacted thought has no text."""
 
     type: Literal["thinking", "reasoning", "redacted_thinking"]
     thinking: str | list[TextPart] | None = None

@@ -220,7 +220,7 @@ def _ending_routes(router: APIRouter, answers: StoredAnswers) -> None:
 
 
 async def _watched(frames: AsyncGenerator[bytes], record: RequestRecord) -> AsyncGenerator[bytes]:
-    """The same. Tells the record of a client that leaves before the end."""
+    """The frames. If the client leaves before their end, the record says that the request was cancelled."""
     record.cancelled = True
     async with closing(frames):
         async for frame in frames:
