@@ -13,7 +13,7 @@ from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, String
 
 
 class TextPart(WireModel):
-    """A text. `input_text` and `output_text` are its names in the Responses API."""
+    """A text. `input_text` and `output_text` are its names in the Responses API, as `input_image` is an image's."""
 
     type: Literal["text", "input_text", "output_text"]
     text: str
@@ -35,7 +35,7 @@ class ImageUrl(WireModel):
 class ImagePart(WireModel):
     """An image: a data URL, base64, or a URL of a host that the server may fetch from. `detail` changes nothing."""
 
-    type: Literal["image_url"]
+    type: Literal["image_url", "input_image"]
     image_url: str | ImageUrl
 
 

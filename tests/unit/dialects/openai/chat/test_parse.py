@@ -188,6 +188,10 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
             Message(role="user", content=(TextPart("a"), ImagePart("x", "messages[0].content[1].image_url"))),
         ),
         (
+            {"role": "user", "content": [{"type": "input_image", "image_url": "x", "detail": "low"}]},
+            Message(role="user", content=(ImagePart("x", "messages[0].content[0].image_url"),)),
+        ),
+        (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "y", "detail": "low"}}]},
             Message(role="user", content=(ImagePart("y", "messages[0].content[0].image_url"),)),
         ),
