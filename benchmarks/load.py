@@ -19,7 +19,7 @@ _WORDS = (
 ).split()
 
 PATIENCE = aiohttp.ClientTimeout(total=1800)
-"""For one request: prompts of 16,000 tokens take minutes on a slow machine."""
+"""Time for one request: prompts of 16,000 tokens take minutes on a slow machine."""
 
 
 def words(seed: int, count: int) -> str:

@@ -69,7 +69,7 @@ _DECODE_VNNI = (0.0, 0.0228, 0.0463, 0.0545, 0.0602, 0.0815, 0.0876, 0.0951, 0.1
 
 
 def two_cores(num_decode: int, num_prefill: int) -> float:
-    """As measured for Qwen2.5-0.5B's shape on two cores: decode rows never ride for nothing.
+    """Seconds of a step, as measured for Qwen2.5-0.5B's shape on two cores: decode rows never ride for nothing.
 
     Kernels take four rows together, and prompts best in multiples of eight and from 64 rows on.
     """
@@ -113,7 +113,7 @@ class Policy(Protocol):
 
 
 def in_order(prompts: Iterable[Request], tokens: int) -> list[tuple[Request, int]]:
-    """At most so many tokens of the prompts, the first ones first."""
+    """At most so many tokens of the prompts are read, those of the first ones first."""
     return _within([(request, request.num_uncomputed) for request in prompts], tokens)
 
 
@@ -247,7 +247,7 @@ def burst(count: int, prompt: int, answer: int = 64) -> list[Request]:
 
 
 def warm(policy: Policy, seconds_of: StepSeconds = two_cores) -> Policy:
-    """After one request, as a server that is in use."""
+    """The policy after one request, as of a server that is in use."""
     simulate([Request(-100.0, 100, 4)], policy, seconds_of)
     return policy
 

@@ -114,7 +114,7 @@ def by_turns(count: int, *works: Callable[[], None], rounds: int = _ROUNDS) -> l
 
 
 def of_the_front(rounds: int = _ROUNDS, tokens: int = _TOKENS) -> tuple[Cost, Cost]:
-    """For a token, and for a request of a conversation of 40 messages."""
+    """Costs of a token, and of a request of a conversation of 40 messages."""
     events: list[GenerationEvent] = [
         Started(model="m", prompt_tokens=5_000),
         *(TextDelta(0, "word ") for _ in range(tokens)),
@@ -187,7 +187,7 @@ async def _nothing(*_: Any) -> Any:
 
 
 def of_a_step(sequences: int, rounds: int = _ROUNDS, steps: int = 2_000) -> Cost:
-    """For a step that writes a token of each sequence while a prompt is read."""
+    """Cost of a step that writes a token of each sequence while a prompt is read."""
     requests = [EngineRequest(id=number, prompt=("x",), cache_salt="") for number in range(sequences + 1)]
     states = [RequestState(request, 1, 0.0, 1) for request in requests]
     readers: list[Any] = [SimpleNamespace(state=states[0])]

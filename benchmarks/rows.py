@@ -57,7 +57,8 @@ class Row:
 def one_stream(server: Running, seed: int) -> Figures:
     """One client of a server with a loaded model; greedy.
 
-    `bandwidth_share`: of the memory's, as measured here; not there if all tokens came together.
+    `bandwidth_share`: the part of the memory's measured bandwidth that the weights take; absent if all tokens came
+    together.
     """
     burst(server.base, [Job(words(seed + 999, 5), 1)])
     outcome = burst(server.base, [Job(words(seed, 20), 64)])
@@ -159,7 +160,7 @@ def footprint(server: Running, seed: int) -> Figures:
 
 
 def start(server: Running, seed: int) -> Figures:
-    """From the start of the process to the first token of the first answer."""
+    """The time from the start of the process to the first token of the first answer."""
     outcome = burst(server.base, [Job(words(seed, 5), 2)])
     return {"ready_s": server.ready_s, "first_token_s": server.ready_s + outcome.first_ms / 1e3}
 

@@ -25,7 +25,7 @@ _HELD = {"response_format": {"type": "json_schema", "json_schema": {"name": "x",
 _PROMPT = re.compile(rb">>> ?")
 _PROMPT_LIMIT_S = 60.0
 _SETTLED_S = 75.0
-"""After this time without a model, only the front is left."""
+"""Seconds without a model after which only the front is left."""
 _WATCHED_S = 60.0
 
 
@@ -154,7 +154,7 @@ def rest(server: Running, seed: int) -> Figures:
 
 
 def loaded_rest(server: Running, seed: int) -> Figures:
-    """As `rest`, for the measured server with its model in memory."""
+    """Figures of `rest`, for the measured server with its model in memory."""
     _only_ours(server)
     if server.process is None or sys.platform != "linux":
         raise Skipped("the counts are those of Linux")

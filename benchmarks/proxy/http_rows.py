@@ -46,7 +46,7 @@ class Row:
 async def measure(
     urls: list[str], connections: int, *, stream: bool, seconds: float, proxy: psutil.Process | None = None
 ) -> Row:
-    """As many clients as connections, each with one request at a time, spread over the URLs."""
+    """A row of as many clients as connections, each with one request at a time, spread over the URLs."""
     took: list[float] = []
     first: list[float] = []
     failed = 0

@@ -42,7 +42,7 @@ class Prompt:
 
     @property
     def keys(self) -> PromptKeys:
-        """As the proxy would make them from the text, one for each message."""
+        """The keys that the proxy would make from the text, one for each message."""
         ends = tuple(int(tokens * BYTES_PER_TOKEN) for tokens in self.tokens)
         return PromptKeys(self.segments, ends, ends[-1])
 

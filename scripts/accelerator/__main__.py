@@ -78,7 +78,7 @@ def _run(check: steps.Check, names: list[str]) -> int:
 
 
 def _file(path: str) -> Path:
-    """For argparse, before minutes of a build."""
+    """The path, which argparse checks before minutes of a build."""
     if not Path(path).is_file():
         raise argparse.ArgumentTypeError(f"there is no file {path}")
     return Path(path)

@@ -22,7 +22,7 @@ _STEPS: Final = 16
 _DRAWS: Final = 200
 _SEED: Final = 1
 _BEFORE: Final = (*[""] * 8, *[" "] * 8, '"')
-"""Tokens as many as the vocabularies of models have of each."""
+"""Beginnings of tokens, each as often as in the vocabularies of models."""
 
 
 def can_be_followed(expr: Expr, rules: dict[str, Expr]) -> bool:

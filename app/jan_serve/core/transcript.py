@@ -24,8 +24,8 @@ from jan_serve.errors import InvalidState
 ASKED: Final = b"x-jan-serve-transcript"
 """Header of a request: see Asked."""
 RECORDED: Final = b"x-jan-serve-records"
-"""Of an answer whose body is records: the model's weights, and in hex what keeps its client's connection alive, if
-anything does."""
+"""Header of an answer whose body is records: the model's weights, and in hex what keeps its client's connection alive,
+if anything does."""
 MAX_LOG_BYTES: Final = 4 << 20
 MAX_PAYLOAD_BYTES: Final = 64 << 20
 _ASKED: Final = re.compile(
@@ -164,9 +164,9 @@ def started_s() -> int:
 
 
 class Kind(IntEnum):
-    """Of a record. PING: keeps the connection alive. FAILURE: the answer is lost here, and this ends it unless another
-    server goes on. STUCK: from here on no other server can. LEAVES: the server is about to end; another one may go on,
-    and until then the stream does here."""
+    """Kind of a record. PING: keeps the connection alive. FAILURE: the answer is lost here, and this ends it unless
+    another server goes on. STUCK: from here on no other server can. LEAVES: the server is about to end; another one may
+    go on, and until then the stream does here."""
 
     FRAME = 0
     PING = 1

@@ -364,7 +364,7 @@ class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
 
 
 class RequestProgressed(Progress, frozen=True, kw_only=True, tag="progressed"):
-    """Before the Chunk or SequenceFinished that it is about."""
+    """Comes before the Chunk or SequenceFinished that it is about."""
 
     id: int
 

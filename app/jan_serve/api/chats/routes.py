@@ -38,7 +38,7 @@ from jan_serve.journal.journal import Journal
 
 _EXPORTED: Final = 100
 _EXPORTED_BYTES: Final = 8 << 20
-"""After which a page of an export ends."""
+"""Bytes after which a page of an export ends."""
 _ERRORS: Final = error_responses(
     ErrorBody, (*USUAL, 409, 507), {422: {"model": ValidationErrorBody | ErrorBody}}
 )

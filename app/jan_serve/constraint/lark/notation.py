@@ -22,7 +22,7 @@ _SURROGATES = ((0xD800, 0xDFFF),)
 
 
 LAZY: Final = "[lazy]"
-"""After the name of a rule that ends with its first text."""
+"""Follows the name of a rule that ends with its first text."""
 
 
 def spelled_out(text: str) -> str:

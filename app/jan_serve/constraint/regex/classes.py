@@ -44,7 +44,7 @@ _KINDS = {
     "Script_Extensions": ("scx", "sc"),
     "scx": ("scx", "sc"),
 }
-"""Before the sign of equality; a script without extensions of its own has none in the file."""
+"""Values by what is before the sign of equality; a script without extensions of its own has none in the file."""
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ MIN_DEFAULT_N_CTX: Final = 2_048
 WANTED_N_CTX: Final = 8_192
 """Enough for a conversation with a system prompt: only for a shorter context do fewer layers go to the device."""
 CONTEXT_SHARE: Final = 0.5
-"""Share of the memory that is free beside the weights which a default context may take."""
+"""Share that a default context may take of the memory that is free beside the weights."""
 
 
 def default_n_ctx(

@@ -69,7 +69,7 @@ class ModelParts(msgspec.Struct, frozen=True):
 
     @property
     def bytes_per_token(self) -> int:
-        """Weights that each token reads."""
+        """Bytes of the weights that each token reads."""
         dense = sum(layer.dense for layer in self.layers) + self.output_bytes
         dense += sum(size for _, size in self.pinned)
         return dense + round(self.share_of_experts * sum(layer.experts for layer in self.layers))

@@ -57,8 +57,8 @@ def state_key(model: Iterable[Path], *layout: str) -> str:
 
 
 def sampled_digest(files: Iterable[Path], *texts: str) -> str:
-    """As `state_key`, without the times: equal for equal files on all machines, in 32 hexadecimal digits. Raises
-    OSError."""
+    """A digest as `state_key`, without the times: equal for equal files on all machines, in 32 hexadecimal digits.
+    Raises OSError."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         digest.update(text.encode() + b"\0")

@@ -73,8 +73,8 @@ class GrammarFactory:
         self._unique_tokens: Tokens | None = None
         self._token_sizes: TokenSizes | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
-        """At their start, by Lark text and a hash of what stands beside it, the least recently used first. Only the
-        calling thread uses them."""
+        """Executors at their start by Lark text and a hash of what stands beside it, the least recently used first.
+        Only the calling thread uses them."""
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.

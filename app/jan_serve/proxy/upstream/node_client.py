@@ -23,8 +23,8 @@ MAX_REPLY_BYTES: Final = 1 << 20
 _MAX_IDLE: Final = 64
 _IDLE_S: Final = 20.0
 _IDLE_CLOSE_S: Final = 1.0
-"""After a request is sent: a later reset without an answer is not the close of an idle connection. The node may have
-worked on the request, which may be what ended it."""
+"""Seconds after a request is sent: a later reset without an answer is not the close of an idle connection. The node
+may have worked on the request, which may be what ended it."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 

@@ -226,7 +226,7 @@ class UniquenessCheck:
         return ELSEWHERE if number == NOWHERE else self._uniqueness.locations[number]
 
     def _closed(self, state: State, text: bytes) -> State | None:
-        """After more of a string or name, which may be its end."""
+        """The state after more of a string or name, which may be its end."""
         if not is_closed(text):
             frame = state.frame
             is_kept = frame is not None and (frame.is_item or self._items(frame) is not None)
@@ -247,7 +247,7 @@ class UniquenessCheck:
         return State(frame, Mode.VALUE, b"", location.member(name))
 
     def _next(self, state: State, byte: bytes) -> State | None:
-        """After one byte outside of strings."""
+        """The state after one byte outside of strings."""
         frame, mode, text, location, _ = state
         if mode is Mode.SCALAR:
             if byte not in ENDS:
@@ -280,7 +280,7 @@ class UniquenessCheck:
         return State(frame, Mode.STRING if byte == b'"' else Mode.SCALAR, byte, location)
 
     def _with_item(self, state: State) -> State | None:
-        """After the whole of a scalar."""
+        """The state after the whole of a scalar; None if it may not repeat here."""
         frame = state.frame
         if frame is None:
             return State(None, Mode.AFTER)
@@ -297,7 +297,7 @@ class UniquenessCheck:
         return State(_with_used(frame, keys).with_part(part_key(state.text)), Mode.AFTER)
 
     def _after_container(self, frame: _Frame) -> State | None:
-        """After the bracket that closes this one."""
+        """The state after the bracket that closes this one."""
         parent = frame.parent
         if parent is None and self._calls is not None:
             return self._outside(b"")

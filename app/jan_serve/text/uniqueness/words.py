@@ -173,7 +173,7 @@ class EscapeRun(NamedTuple):
     begun: bytes = b""
 
     def written(self, data: bytes) -> EscapeRun:
-        """After more bytes of the string."""
+        """The run after more bytes of the string."""
         if not self.begun and b"\\" not in data:
             return NO_RUN if data else self
         text = self.begun + data
