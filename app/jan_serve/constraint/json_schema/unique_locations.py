@@ -197,14 +197,14 @@ class _Locations:
 
     def _fits(self, other: ObjectSpec, wide: ObjectSpec, names: Dfa) -> bool:
         """Whether the names of one object say what is left of those of another one too."""
-        lookup = self._expander.algebra.lookup
-        conjs = {name: lookup(other, name) for name in (*other.props, *other.required)}
-        listed = [name for name, conj in conjs.items() if not self._expander.is_nothing(conj)]
         own = next((own for spec, own in self._counted if spec == other), None)
         if own is not None and _equal(own, names):
             return True
         if not _is_closed(self._expander.terms, other):
             return False
+        lookup = self._expander.algebra.lookup
+        conjs = {name: lookup(other, name) for name in (*other.props, *other.required)}
+        listed = [name for name, conj in conjs.items() if not self._expander.is_nothing(conj)]
         if own is None:  # the grammar knows which of its names are left
             return all(names.matches(name) or not _meets(names, name) for name in listed)
         # Whatever is written of the other one is also the beginning of a wider one.
@@ -249,7 +249,7 @@ def _pruned(
     *,
     names_repeat: bool,
 ) -> Uniqueness:
-    """Without the locations below which nothing is compared."""
+    """The uniqueness without the locations below which nothing is compared."""
     users: dict[int, list[int]] = {}
     for number, location in enumerate(locations):
         below = (target for _, target in location.classes)
