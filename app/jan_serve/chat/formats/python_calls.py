@@ -146,21 +146,23 @@ LLAMA3 = ChatFormat(
 
 
 _LIST_EXAMPLE = "[func_name1(params_name1=params_value1"
+_MARKS = ("<|python_start|>", "<|python_end|>")
+"""Calls follow either: the first opens a list, the second ends a text that the template puts before them."""
 
 LLAMA4 = msgspec.structs.replace(
     LLAMA3,
     name="llama4",
     signature=Signature(all_of=("<|header_start|>",), none_of=(_LIST_EXAMPLE,)),
-    parse=marker_parser(_read_answer, "<|python_end|>", first=_read_answer),
+    parse=marker_parser(_read_answer, *_MARKS, first=_read_answer),
     calls=msgspec.structs.replace(LLAMA3.calls, separator="", parallel=True),
     thought=None,
-    special_tokens=("<|python_start|>", "<|python_end|>"),
+    special_tokens=_MARKS,
 )
 
 PYTHON_LIST = ChatFormat(
     name="python-list",
     signature=Signature(all_of=(_LIST_EXAMPLE,)),
-    parse=marker_parser(_read_answer, "<|python_start|>", first=_read_answer),
+    parse=marker_parser(_read_answer, *_MARKS, first=_read_answer),
     calls=CallLayout(
         opening="[",
         call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
@@ -171,7 +173,7 @@ PYTHON_LIST = ChatFormat(
         at_start=True,
         confirmed_by="(",
     ),
-    special_tokens=("<|python_start|>", "<|python_end|>"),
+    special_tokens=_MARKS,
 )
 
 XLAM = ChatFormat(
