@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+import typer.core
 import typer.main
 
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
@@ -243,10 +244,30 @@ def _root(
     """A local LLM server for GGUF models, with the HTTP APIs that common tools already use."""
 
 
+class _Commands(typer.core.TyperGroup):
+    """Commands that refuse the value of an option in the words of the settings. `invoke` raises CommandError."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError
+
+            from jan_serve.config.fields import brief, sentence
+
+            if not isinstance(error.__cause__, ValidationError) or error.param is None:
+                raise
+            problem = error.__cause__.errors(include_url=False, include_context=False)[0]
+            name = next(iter(error.param.opts), error.param.name)
+            reason = f"{name} {sentence(problem['msg'])} (it is {brief(problem['input'])})."
+            raise CommandError(reason, "See --help.", WRONG_USE) from None
+
+
 def build_app(names: Sequence[str] | None = None, *, summaries: bool = False) -> typer.Typer:
     """An app with all commands, or with these. summaries: only for the list of commands and suggestions."""
     app = typer.Typer(
         name=PROGRAM,
+        cls=_Commands,
         add_completion=False,
         no_args_is_help=False,
         pretty_exceptions_enable=False,

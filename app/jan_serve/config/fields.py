@@ -118,7 +118,7 @@ _MAX_LENGTH = 80
 
 def sentence(message: str) -> str:
     """Pydantic's "Input should be …" as the predicate of a sentence about the field."""
-    message = message.removeprefix("Value error, ")
+    message = message.removeprefix("Value error, ").partition(", unable to ")[0]
     for original, replacement in (
         ("Input should be", "must be"),
         ("String should", "must"),

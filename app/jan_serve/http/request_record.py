@@ -5,11 +5,13 @@ request id, processing time, log line, metrics, unexpected exceptions.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -42,7 +44,8 @@ class RequestRecord(msgspec.Struct):
 
     token_gaps_s: between consecutive pieces of an answer, over all choices. finish_reasons: one per choice.
     ignored: warnings of fields of the body. thinking: the last piece was of a thought. finished_s: when the last token
-    was there.
+    was there. written: done once an answer in the
+    background is, which needs no client.
     """
 
     request_id: str
@@ -66,10 +69,19 @@ class RequestRecord(msgspec.Struct):
     work: EngineWork = msgspec.field(default_factory=EngineWork)
     thinking: bool = False
     finished_s: float | None = None
+    written: asyncio.Future[None] | None = None
     _last_token_s: float = 0.0
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self.started
+
+    @property
+    def pieces(self) -> int:
+        """Number of pieces of the answer so far, over all choices."""
+        return 0 if self.first_token_s is None else len(self.token_gaps_s) + 1
+
+    def client_left(self) -> None:
+        self.cancelled = self.cancelled or self.written is None
 
     def phases(self, total_s: float) -> Iterator[PhaseSpan]:
         """Those that have begun by `total_s` after its arrival.
@@ -159,7 +171,10 @@ _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs", "/mod
 
 
 class RequestWatcher(Protocol):
-    """Sees each request as it begins, and at its end: its route, its status, which is 499 if its client left."""
+    """Sees each request as it begins, and at its end: its route, its status, which is 499 if its client left.
+
+    One whose answer is written in the background ends with that.
+    """
 
     def begin(self, scope: Scope, record: RequestRecord) -> None:
         """Does nothing: some watchers see only the end."""
@@ -224,11 +239,20 @@ class RequestContext:
                     response = self._envelopes.render(scope["path"], internal_problem(), record.request_id)
                     await response(scope, receive, send_with_headers)
             finally:
-                record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
-                for watcher in self._watchers:
-                    watcher.end(route_of(scope), status or CLIENT_CLOSED, record)
+                record.cancelled = record.cancelled or (
+                    record.written is None and status in (0, CLIENT_CLOSED)
+                )
+                end = partial(self._end, route_of(scope), status or CLIENT_CLOSED, record)
+                if record.written is None or record.written.done():
+                    end()
+                else:
+                    record.written.add_done_callback(lambda _: end())
                 if not probe:
                     _log(scope, status, record)
+
+    def _end(self, route: str, status: int, record: RequestRecord) -> None:
+        for watcher in self._watchers:
+            watcher.end(route, status, record)
 
 
 def _header_text(text: str) -> str:

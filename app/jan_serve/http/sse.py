@@ -128,7 +128,8 @@ async def frames_of(
                 yield done
         finished = True
     finally:
-        record.cancelled = record.cancelled or not finished
+        if not finished:
+            record.client_left()
 
 
 STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {}}}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from jan_serve.core.trace import KeptPrompt, RequestTrace
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, RequestCompleted
 from tests.support.fake_client import FakeClient, FakeModels, Script, saying
 from tests.support.fronts import http_client, refused
-from tests.support.journaled import journaled_server
+from tests.support.journaled import Gate, journaled_server
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +144,35 @@ async def test_totals_of_each_key_outlive_the_server(tmp_path: Path) -> None:
             assert await totals_of(client, **one) == [
                 ("fake", "agent/1", count, 5 * count, 3 * count, 2 * count)
             ]
+
+
+@pytest.mark.parametrize("end", ["left", "whole", "cancelled"])
+async def test_an_answer_in_the_background_counts_once_it_is_written(tmp_path: Path, end: str) -> None:
+    """Left: the client of a stream goes before the second piece."""
+    gate, path = Gate(), "/v1/responses"
+    models = FakeModels(FakeClient(script=gate.saying("Hel", "lo.", after=1)))
+    async with journaled_server(tmp_path, models) as client:
+        headers = {"x-request-id": "one", "user-agent": "page/1"}
+        body = {"input": "Hello", "background": True, "stream": end == "left"}
+        asking = asyncio.create_task(client.post(path, json=body, headers=headers))
+        await gate.reached.wait()
+        if end == "left":
+            asking.cancel()
+        (answer,) = await asyncio.gather(asking, return_exceptions=True)
+        assert (await client.get("/extras/why/one")).json()["state"] == "writing"
+        assert await totals_of(client) == []
+        if isinstance(answer, httpx.Response) and end == "cancelled":
+            await client.post(f"{path}/{answer.json()['id']}/cancel")
+        gate.opened.set()
+        while (await client.get("/extras/why/one")).json()["state"] == "writing":
+            await asyncio.sleep(0)
+        assert (await client.get("/extras/why/one")).json()["state"] == (
+            "cancelled" if end == "cancelled" else "done"
+        )
+        (row,) = await totals_of(client)
+        assert (row[1:3], row[5]) == (("page/1", 1), 1 if end == "cancelled" else 2)
+        cancelled = f"jan_serve_cancelled_total {int(end == 'cancelled')}"
+        assert cancelled in (await client.get("/metrics")).text
 
 
 async def test_totals_that_the_disk_does_not_take_wait(tmp_path: Path) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
+
 import pytest
+import typer
+import typer.main
+from typer.models import OptionInfo
 
 from jan_serve import __version__
 from jan_serve.cli.app import COMMANDS, HABITS, build_app, with_default_command
@@ -100,6 +106,38 @@ def test_wrong_settings_are_status_2(capsys: pytest.CaptureFixture[str]) -> None
     assert captured.out == ""
     assert captured.err.startswith("error: --port: port must be a valid integer")
     assert "jan-serve config" in captured.err
+
+
+def numeric_options(command: Any, *words: str) -> Iterator[tuple[list[str], str, type[Any], OptionInfo]]:
+    """Words of the command, flag, int or float, and bounds."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield from numeric_options(each, *words, name)
+    hints = get_type_hints(command.callback, include_extras=True) if command.callback else {}
+    for parameter in command.params:
+        hint = hints.get(parameter.name)
+        options = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, OptionInfo)]
+        kinds = {int, float} & {
+            getattr(hint, "__origin__", hint),
+            *get_args(getattr(hint, "__origin__", hint)),
+        }
+        if options and kinds:
+            yield [*words], parameter.opts[0], kinds.pop(), options[0]
+
+
+def test_wrong_numbers_are_refused_in_the_words_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+    for words, flag, kind, bounds in numeric_options(typer.main.get_command(build_app())):
+        wrong = {"x": f"a valid {'integer' if kind is int else 'number'}"}
+        if bounds.min is not None:
+            wrong[str(kind(bounds.min - 1))] = f"greater than or equal to {bounds.min:g}"
+        if bounds.max is not None:
+            wrong[str(kind(bounds.max + 1))] = f"less than or equal to {bounds.max}"
+        for value, reason in wrong.items():
+            assert main([*words, f"{flag}={value}"]) == 2
+            shown = capsys.readouterr().err
+            assert shown == f"error: {flag} must be {reason} (it is '{value}').\nSee --help.\n", words
+        seen.append(flag)
+    assert len(seen) >= 12 and {"--lines", "--clients", "--threshold", "--port"} <= set(seen)
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,7 @@ class Activities:
         activity.scope, activity.route = None, route
         activity.status, activity.total_s = status, record.elapsed_s()
         # The gaps of a long answer are megabytes, and only their number is shown.
-        pieces = record.completion_tokens or len(record.token_gaps_s)
+        pieces = record.completion_tokens or record.pieces
         activity.record = msgspec.structs.replace(record, completion_tokens=pieces, token_gaps_s=[])
         self._ended.append(activity)
         self._prompts.end(record.trace)

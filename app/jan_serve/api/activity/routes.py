@@ -219,7 +219,7 @@ def _line(activity: Activity) -> dict[str, object]:
         "status": activity.status,
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": record.cached_tokens,
-        "completion_tokens": record.completion_tokens or len(record.token_gaps_s),
+        "completion_tokens": record.completion_tokens or record.pieces,
         "first_token_s": record.first_token_s,
         "total_s": activity.ended - activity.began,
         "tokens_per_second": record.completion_tokens / decode

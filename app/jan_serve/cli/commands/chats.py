@@ -88,17 +88,19 @@ def _print_list(found: list[dict[str, Any]], output: Output, otherwise: str, *, 
     if not found:
         output.note(otherwise)
         return
-    rows = [
-        (
-            chat["id"][:8],
-            datetime.fromtimestamp(chat["updated"] / 1_000).astimezone().strftime("%Y-%m-%d %H:%M"),
-            shortened(chat["title"], 60),
-            chat["folder"],
-            shortened(chat["excerpt"], 60),
-        )
-        for chat in found
-    ]
-    output.table(("id", "changed", "title", "folder", "found"), rows, optional=("folder", "found", "changed"))
+    columns: dict[str, list[str]] = {
+        "id": [chat["id"][:8] for chat in found],
+        "changed": [
+            datetime.fromtimestamp(chat["updated"] / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
+            for chat in found
+        ],
+        "title": [shortened(chat["title"], 60) for chat in found],
+        "folder": [chat["folder"] for chat in found],
+        "found": [shortened(chat["excerpt"], 60) for chat in found],
+    }
+    optional = ("folder", "found", "changed")
+    shown = {name: cells for name, cells in columns.items() if any(cells) or name not in optional}
+    output.table(tuple(shown), zip(*shown.values(), strict=True), optional=optional)
 
 
 def _show(client: ServerClient, wanted: str, output: Output, *, as_json: bool) -> None:

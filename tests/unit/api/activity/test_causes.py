@@ -140,7 +140,7 @@ def test_only_requests_to_models_are_kept_and_few_of_them() -> None:
         activities.begin({"headers": [(b"user-agent", b"agent/1 (x)")]}, record)
         assert [each.record.request_id for each in activities.all()][:1] != [str(number)]
         record.trace.owner = "" if number != 0 else None
-        record.token_gaps_s = [0.1] * number
+        record.first_token_s, record.token_gaps_s = 1.0, [0.1] * (number - 1)
         activities.end("/r", 200, record)
     kept = list(activities.all())
     assert [each.record.request_id for each in kept] == [str(number) for number in range(KEPT + 9, 9, -1)]

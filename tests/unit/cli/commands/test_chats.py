@@ -31,6 +31,7 @@ def test_chats_are_listed_found_shown_deleted_and_restored(ask: Run, client: Ser
     assert ask("chats", "search", "weath").err == "No chat has words that begin so.\n"
     client.post("/extras/chats/import", {"chats": [CHAT, {**CHAT, "id": "bbbb-2222", "title": "Other"}]})
     assert "Weather" in ask("chats").out and "aaaa-111" in ask("chats", "list").out
+    assert "found" not in ask("chats").out and "found" in ask("chats", "search", "cold").out
     assert [chat["id"] for chat in json.loads(ask("chats", "search", "weath", "cold", "--json").out)] == [
         "aaaa-1111"
     ]

@@ -77,7 +77,8 @@ class Asked(msgspec.Struct, frozen=True):
 class LiveAnswer:
     """An answer that is being written. frames: its events so far, by their sequence numbers.
 
-    body: the answer as its last event with a `response` has it. is_ending: its last event is decided.
+    body: the answer as its last event with a `response` has it. is_ending: its last event is decided. written: done
+    once this server writes no more of it.
     """
 
     def __init__(self, answer: OpenAnswer, asked: Asked) -> None:
@@ -89,7 +90,7 @@ class LiveAnswer:
         self.frames: list[bytes] = []
         self.is_cancelled = False
         self.is_ending = False
-        self._is_left = False
+        self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
         self.body: ResponseBody = form.response(head, "queued", [])
         self.publish(self.renderer.queued())
@@ -106,7 +107,8 @@ class LiveAnswer:
 
     def leave(self) -> None:
         """This server writes no more of it: the streams of its readers end."""
-        self._is_left = True
+        if not self.written.done():
+            self.written.set_result(None)
         self._wake()
 
     async def follow(self, after: int) -> AsyncGenerator[bytes]:
@@ -114,7 +116,7 @@ class LiveAnswer:
         not go on."""
         number = after + 1
         while True:
-            changed, is_last = self._changed, self.is_done or self._is_left
+            changed, is_last = self._changed, self.written.done()
             for frame in self.frames[number:]:
                 number += 1
                 yield frame
@@ -172,12 +174,9 @@ class BackgroundResponses:
         created: int,
         asked: Asked,
         raw: dict[str, Any],
-        record: RequestRecord | None = None,
+        record: RequestRecord,
     ) -> LiveAnswer:
-        """raw: the request as it came. record: of a request that stays for the answer, and sees it.
-
-        Raises StoreError.
-        """
+        """raw: the request as it came. record: sees the answer. Raises StoreError."""
         await self.resume()
         answer = OpenAnswer(answer_id, cache_salt.get(), created, asked.as_json(raw))
         await self._table.begin(answer)
@@ -223,11 +222,18 @@ class BackgroundResponses:
         live = self._live[answer.id] = LiveAnswer(answer, asked)
         task = self._background.run(self._write(live, record), f"response {answer.id}")
         self._tasks[answer.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(answer.id, None))
+        if record is not None:
+            record.written = live.written
+        task.add_done_callback(lambda _: self._left(live))
         return live
 
+    def _left(self, live: LiveAnswer) -> None:
+        self._tasks.pop(live.answer.id, None)
+        if not live.is_cancelled:  # else `cancel` ends it
+            live.leave()
+
     async def _write(self, live: LiveAnswer, record: RequestRecord | None) -> None:
-        """record: None for an answer that no request waits for; another key's may have taken it up."""
+        """record: None for an answer that another server began; a request of another key may have taken it up."""
         answer = live.answer
         if record is None:
             cache_salt.set(answer.owner)
@@ -247,8 +253,8 @@ class BackgroundResponses:
                         live.publish(live.renderer.chunks(event))
         except (asyncio.CancelledError, Draining):
             if not live.is_cancelled:
-                live.leave()
                 raise
+            record.cancelled = True
             await self._end(live, [live.renderer.cancelled()])
         except JanServeError as error:
             if isinstance(error, InvalidState):  # which the journal has: the request has none
@@ -272,6 +278,7 @@ class BackgroundResponses:
         else:
             self._live.pop(live.answer.id, None)
         live.publish(last)
+        live.leave()
         self._keep(live.answer.owner, live.asked, live.body)
 
 

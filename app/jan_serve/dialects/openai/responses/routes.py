@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.closing import closing
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.transcript import started_s
 from jan_serve.dialects.dialect import Services
@@ -47,7 +46,7 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, Problem, http_problem
 from jan_serve.http.replies import json_reply, named_frame
-from jan_serve.http.request_record import RequestRecord, record_of
+from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import STREAMED, EventStream
 
 
@@ -62,10 +61,9 @@ def add_response_routes(
         if body.background:
             record = record_of(request.scope)
             record.stream = body.stream
-            watching = record if body.stream else None
-            live = await answers.background.begin(new_id("resp"), now, asked, await request.json(), watching)
+            live = await answers.background.begin(new_id("resp"), now, asked, await request.json(), record)
             if body.stream:
-                return EventStream(_watched(live.follow(-1), record), services.streams)
+                return EventStream(live.follow(-1), services.streams)
             return json_reply(live.body)
         caller = cache_salt.get()
 
@@ -217,15 +215,6 @@ def _ending_routes(router: APIRouter, answers: StoredAnswers) -> None:
         if not is_foreground and not await background.delete(caller, response_id) and not is_kept:
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
-
-
-async def _watched(frames: AsyncGenerator[bytes], record: RequestRecord) -> AsyncGenerator[bytes]:
-    """The frames. If the client leaves before their end, the record says that the request was cancelled."""
-    record.cancelled = True
-    async with closing(frames):
-        async for frame in frames:
-            yield frame
-    record.cancelled = False
 
 
 async def _each(frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
