@@ -98,7 +98,7 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
 
 _CODE: Final = re.compile(r"\{[{%](.*?)[}%]\}", re.DOTALL)
 _STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)", re.DOTALL)
-"""One that does not end has all that follows."""
+"""Strings of Jinja code. One without an end reaches to the end of the code."""
 _TOOL_VARIABLES: Final = re.compile(r"(?<![\w.])(?:tools|functions|xml_tools|available_tools)\b")
 
 

@@ -33,7 +33,7 @@ _LOST: Final[dict[str, Any]] = {
 
 
 class AwaitedResponses:
-    """Responses of the current caller. One belongs to its chat: it is deleted once the chat has its text."""
+    """The responses that chats of the current caller wait for. Each is deleted once its chat has the text."""
 
     def __init__(self, table: ChatTable, ask: Ask) -> None:
         self._table = table
@@ -52,7 +52,7 @@ class AwaitedResponses:
         await self._put_in(chat_id)
 
     async def forget(self, responses: set[str]) -> None:
-        """Delete them: their chat has what it wants of them."""
+        """Delete responses that their chat does not wait for."""
         for response in sorted(responses):
             await self._ask("DELETE", f"{_RESPONSES}/{response}")
 
@@ -99,7 +99,7 @@ def _all_messages(line: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _fill(message: dict[str, Any], body: dict[str, Any]) -> None:
-    """Make it what the page makes of the response's events."""
+    """Give the message what the page makes of the response's events."""
     del message["response"]
     if body is _LOST:
         message["error"] = body["error"]["message"]

@@ -39,7 +39,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def read_chats(body: object) -> tuple[list[ChatToStore], list[Refused]]:
-    """Those of a file, the oldest first. Raises InvalidRequest for a file of another kind."""
+    """The chats of a file, the oldest first. Raises InvalidRequest for a file of another kind."""
     items: object = body
     if isinstance(body, dict):
         items = cast(dict[str, object], body).get("chats", cast(object, body))

@@ -112,7 +112,7 @@ def kept_chat(
 
 
 def text_of(client: ServerClient, message: StoredMessage) -> Iterator[str]:
-    """The text in pieces, as far as it is written; those that the server still writes as they come."""
+    """The text of a message: in one piece, or piece by piece while the server writes it."""
     if not message.get("response"):
         yield message["text"]
         return
@@ -123,7 +123,7 @@ def text_of(client: ServerClient, message: StoredMessage) -> Iterator[str]:
 
 
 def show_messages(client: ServerClient, messages: Sequence[StoredMessage], output: Output) -> None:
-    """Print them; one that the server still writes, as it comes."""
+    """Print the messages. One that the server still writes comes piece by piece."""
     for message in messages:
         sign = {"user": ">>> ", "tool": "<<< "}.get(message["role"], "")
         files = "".join(f"[{file['name']}] " for file in message.get("attachments") or ())
