@@ -188,6 +188,7 @@ def why_page() -> str:
         "",
         "`GET /extras/requests`, `/extras/totals` and `/extras/why/ID` say the same. The server remembers",
         f"{KEPT} requests: times, counts and hashes, never text. With several keys, each sees its own requests.",
+        "A response in the background is one request until it is whole, whether or not its client stays.",
         "",
         "The page's Server tab lists the requests, and each opens into lanes of time and its causes:",
         "",
