@@ -41,6 +41,7 @@ MAX_HEADERS: Final = 1000
 MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 PROBE_S: Final = 0.3
+FIRST_REQUEST_S: Final = 1.0
 
 _STEP: Final = 2048
 """Bytes that are parsed at once: the shortest requests in them are all that can queue up unseen."""
@@ -87,6 +88,8 @@ class HttpConnection(HttpToolsProtocol):
     interim response before the head of the answer (RFC 9110, section 15.2), an empty line between events after it. A
     client that is gone answers with RST, and the next write ends the connection.
 
+    When the server ends, a connection that is younger than `first_request_s` still gets an answer to its first request.
+
     Above `max_connections`, a new connection closes the one that has waited for its client for the longest time. One
     whose request is being answered stays.
     """
@@ -95,6 +98,7 @@ class HttpConnection(HttpToolsProtocol):
     timeout_s: float = TIMEOUT_S
     max_head_bytes: int = MAX_HEAD_BYTES
     probe_s: float = PROBE_S
+    first_request_s: float = FIRST_REQUEST_S
 
     _waiting: ClassVar[dict[HttpConnection, None]] = {}
     """Connections with a deadline, the earliest first. Of the whole process, as file descriptors are."""
@@ -104,6 +108,7 @@ class HttpConnection(HttpToolsProtocol):
     )
     _between_messages = True
     _head_begun = False
+    _made = 0.0
     _half_closed = False
     _pieces = 0  # of bodies, in this turn
     _overhead = 0  # bytes since a head or a piece of a body was complete
@@ -122,6 +127,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._made = self.loop.time()
         self.flow = _Flow(transport, self._has_rest)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -133,6 +139,13 @@ class HttpConnection(HttpToolsProtocol):
             del self._waiting[longest]
             longest.transport.abort()
         self._watch()
+
+    def shutdown(self) -> None:
+        rest_s = self._made + self.first_request_s - self.loop.time()
+        if self._answering is None and rest_s > 0:
+            self.loop.call_later(rest_s, self.shutdown)
+        else:
+            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._deadline, self._probing, self._parsing):

@@ -35,6 +35,18 @@ class QuickConnection(SmallConnection):
     timeout_s = 0.1
 
 
+class LateConnection(HttpConnection):
+    """Its first request may come long after the server's end began."""
+
+    first_request_s = 600.0
+
+
+class SoonConnection(HttpConnection):
+    """Its first request has to come soon."""
+
+    first_request_s = 0.1
+
+
 def completion(**body: Any) -> bytes:
     return raw_post("/v1/completions", json.dumps({"prompt": "a"} | body).encode())
 
@@ -427,3 +439,35 @@ async def test_where_all_are_being_answered_a_new_connection_is_taken() -> None:
         gate.opened.set()
         for client in busy:
             assert await client.until(b"[DONE]")
+
+
+def recording(connection: type[HttpConnection]) -> tuple[type[HttpConnection], list[HttpConnection]]:
+    """The same, and the connections that were made."""
+    made: list[HttpConnection] = []
+
+    class Recorded(connection):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            made.append(self)
+
+    return Recorded, made
+
+
+@pytest.mark.parametrize("sent", [0, 10, len(HEALTH) - 1])
+async def test_the_first_request_on_a_new_connection_is_answered_at_the_end_of_the_server(sent: int) -> None:
+    """The server has taken the connection: its client cannot know that the end began before the request came."""
+    connection, made = recording(LateConnection)
+    async with live_server(connection=connection) as port, raw_client(port) as client:
+        await client.send(HEALTH[:sent])
+        await until(lambda: bool(made))
+        made[0].shutdown()
+        await client.send(HEALTH[sent:])
+        assert b" 200 OK" in await client.until(b"\r\n\r\n")
+
+
+async def test_a_connection_without_a_request_does_not_hold_up_the_end_of_the_server() -> None:
+    connection, made = recording(SoonConnection)
+    async with live_server(connection=connection) as port, raw_client(port) as client:
+        await until(lambda: bool(made))
+        made[0].shutdown()
+        assert await client.rest() == b""
