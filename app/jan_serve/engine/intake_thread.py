@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from jan_serve.core.memory_shortage import ran_out_of_memory
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.job_queue import ClientQueue
@@ -63,6 +64,8 @@ _PIECES: Final = 4096
 """Tokens whose bytes are looked up, or ids that are checked, in one part."""
 _REST_S = 0.5
 """Time after the last request until the worker uses its rest for work ahead."""
+_SHORTAGE_S = 10.0
+"""Time until it tries again if there was no memory."""
 
 
 class IntakeThread:
@@ -131,15 +134,8 @@ class IntakeThread:
             self._drop(item.id)
         except JanServeError as error:
             self._fail(item.id, error)
-        except MemoryError:
-            # Others may have taken the memory for a moment; the engine goes on without this request.
-            self._fail(item.id, InsufficientMemory("The server has no memory to prepare this request."))
-        except Exception:
-            # A bug of ours that did not reach the engine: only this request fails.
-            traceback.print_exc()
-            self._fail(
-                item.id, EngineFailure("The engine could not prepare the request. Its log has the reason.")
-            )
+        except Exception as error:
+            self._fail(item.id, _failure(error))
         else:
             if future is None:
                 self._turns.put(item.client, job)
@@ -155,8 +151,13 @@ class IntakeThread:
             except queue.Empty:
                 wait_s = _REST_S
                 if not engine.has_work:
-                    tables.advance()
                     wait_s = 0.0
+                    try:
+                        tables.advance()
+                    except Exception as error:
+                        if not ran_out_of_memory(error):
+                            raise
+                        wait_s = _SHORTAGE_S
         return self._items.get()
 
     def _prepare(
@@ -206,3 +207,13 @@ class IntakeThread:
         self._drop(request_id)
         self._attachments.release(request_id)
         self._send(Failed(id=request_id, code=error.code, payload=error.payload()))
+
+
+def _failure(error: Exception) -> JanServeError:
+    """What fails the request alone: it did not reach the engine, which goes on."""
+    if ran_out_of_memory(error):  # others may have taken it for a moment
+        return InsufficientMemory("The server has no memory to prepare this request.")
+    traceback.print_exc()
+    return EngineFailure(
+        f"The engine could not prepare the request ({type(error).__name__}). The log of level debug has the traceback."
+    )

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from jan_serve.core.memory_shortage import ran_out_of_memory
 from jan_serve.errors import JanServeError, ProtocolError
 from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
 from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
@@ -56,8 +57,10 @@ def reply_to(
         if max_bytes is not None and _memory_bytes() > max_bytes:
             reply = msgspec.structs.replace(reply, last=True)
         return kind.encode(reply), reply.last
-    except (MemoryError, ProtocolError):
-        pass  # left first, since the traceback holds what took the memory
+    except Exception as error:
+        if not (isinstance(error, ProtocolError) or ran_out_of_memory(error)):
+            raise
+        # The block is left first, since the traceback holds what took the memory.
     return kind.encode(Reply(beyond_limits=True, last=True)), True
 
 
@@ -66,14 +69,6 @@ def _answered(kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes) -> Re
         return Reply(result=work(kind.decode_request(body)))
     except JanServeError as error:
         return Reply(code=error.code, payload=error.payload(), last=ran_out_of_memory(error))
-
-
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether its root cause is a MemoryError."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, MemoryError):
-        cause = cause.__cause__ or cause.__context__
-    return cause is not None
 
 
 def _limit_time(seconds: float) -> None:

@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from jan_serve.engine import intake_thread
 from jan_serve.engine.intake_thread import IntakeThread
 from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import Command, CommandQueue
 from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, EngineRequest, Failed, MediaData, Step, TokenizeRequest
+from tests.unit.core.test_memory_shortage import SHORTAGES
 
 
 class End(BaseException):
@@ -101,26 +103,28 @@ def test_an_aborted_request_is_not_begun_and_the_next_of_its_id_is() -> None:
 
 
 def test_errors_fail_their_request_and_free_its_images(capfd: pytest.CaptureFixture[str]) -> None:
+    shortages = dict(enumerate(SHORTAGES, 5))
+
     def prepare(item: EngineRequest) -> Any:
         if item.id == 1:
             raise InvalidRequest("too long", param="prompt")
         if item.id == 2:
             raise ZeroDivisionError
-        if item.id == 5:
-            raise MemoryError
+        if item.id in shortages:
+            raise shortages[item.id]
         return sequences_of(item)
 
     running = Running(prepare)
     for number in (1, 2):
         running.attachments.add(MediaData(id=number, digest="d", data=b"1234"))
-    commands = running.run(request(1), request(2), request(5), request(3), LAST)
+    commands = running.run(request(1), request(2), *map(request, shortages), request(3), LAST)
     running.attachments.add(MediaData(id=4, digest="d", data=bytes(LIMIT + 1)))
     running.attachments.complete(request(4))
     failed = [event for event in running.sent if isinstance(event, Failed)]
     assert [(event.id, event.code) for event in failed] == [
         (1, "invalid_request"),
         (2, "engine_failure"),
-        (5, "insufficient_memory"),
+        *((number, "insufficient_memory") for number in shortages),
     ]
     assert len(commands) == 1
     assert "ZeroDivisionError" in capfd.readouterr().err
@@ -139,6 +143,22 @@ def test_while_it_rests_it_makes_the_tables_of_the_first_grammar() -> None:
         running.tables.complete = True
         running.thread.put(LAST)
 
+    running.tables.complete, running.tables.advance = False, advance
+    running.run()
+    assert running.tables.complete
+
+
+def test_where_a_rest_has_no_memory_the_worker_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_thread, "_SHORTAGE_S", 0.01)
+    shortages = iter(SHORTAGES)
+
+    def advance() -> None:
+        for shortage in shortages:
+            raise shortage
+        running.tables.complete = True
+        running.thread.put(LAST)
+
+    running = Running(sequences_of)
     running.tables.complete, running.tables.advance = False, advance
     running.run()
     assert running.tables.complete

@@ -1,4 +1,4 @@
-"""Frames and messages of helper processes, and what made one run out of memory. Their lives are in the tests beside."""
+"""Frames and messages of helper processes. Their lives are in the tests beside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import InvalidRequest, ProtocolError
-from jan_serve.helpers.child import ran_out_of_memory, reply_to
+from jan_serve.helpers.child import reply_to
 from jan_serve.helpers.kinds import (
     COMPILING,
     DECODING,
@@ -58,6 +58,10 @@ def _too_long(_: object) -> Any:
 REPLIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "a refusal": (_fails(InvalidRequest("no", param="x")), {"code": "invalid_request", "last": False}),
     "too large for the memory": (_fails(MemoryError()), {"beyond_limits": True, "last": True}),
+    "no memory for a library": (
+        _fails(ImportError("x.so: failed to map segment from shared object")),
+        {"beyond_limits": True, "last": True},
+    ),
     "too large for the pipe": (_too_long, {"beyond_limits": True, "last": True}),
 }
 
@@ -69,22 +73,3 @@ def test_replies_in_place_of_a_result(case: str) -> None:
     reply = HEADERS.decode_reply(data)
     assert {name: getattr(reply, name) for name in fields} == fields
     assert last is fields["last"]
-
-
-def _chained(cause: Exception, *, explicit: bool) -> Exception:
-    try:
-        try:
-            raise cause
-        except Exception as error:
-            if explicit:
-                raise ValueError("later") from error
-            raise ValueError("later")  # noqa: B904  # the implicit context is what is tested
-    except ValueError as error:
-        return error
-
-
-@pytest.mark.parametrize("explicit", [True, False])
-def test_the_root_cause_counts(explicit: bool) -> None:
-    assert ran_out_of_memory(MemoryError())
-    assert ran_out_of_memory(_chained(MemoryError(), explicit=explicit))
-    assert not ran_out_of_memory(_chained(KeyError("a"), explicit=explicit))

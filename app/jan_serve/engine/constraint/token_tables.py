@@ -209,13 +209,20 @@ class EarlyTables:
     def __init__(self, kept: KeptTokens) -> None:
         self.kept = kept
         self._made: Future[tuple[VocabularyTokens, TokenizerParts, Any] | None] = Future()
+        self._is_taken = False
 
     def start(self) -> None:
         """Make the tables in a thread of their own."""
         threading.Thread(target=self._make, name="token tables", daemon=True).start()
 
     def take(self, vocab: Vocab) -> tuple[VocabularyTokens, Any] | None:
-        """The tokens and their table, once they are made. None if nothing was kept, or that of another vocabulary."""
+        """The tokens and their table, once they are made. None if nothing was kept, or that of another vocabulary.
+
+        Raises what ended the making. None at each further call.
+        """
+        if self._is_taken:
+            return None
+        self._is_taken = True
         made = self._made.result()
         if made is None or len(made[0].pieces) != vocab.n_tokens:
             return None
@@ -255,8 +262,15 @@ class TokenTables:
         self.complete = False
 
     def advance(self) -> None:
-        """Make the next part. llguidance holds the interpreter's lock for as long as its parts take."""
-        self.complete = next(self._steps, "end") == "end"
+        """Make the next part. llguidance holds the interpreter's lock for as long as its parts take.
+
+        What a part raises, for lack of memory too, leaves the earlier ones: the next call makes that part again.
+        """
+        try:
+            self.complete = next(self._steps, "end") == "end"
+        except BaseException:
+            self._steps = self._make()
+            raise
         self._keep()
 
     def pieces(self) -> list[bytes]:
@@ -280,23 +294,27 @@ class TokenTables:
         return self._search
 
     def _make(self) -> Iterator[None]:
-        early = self._early.take(self._vocab) if self._early is not None else None
-        if early is not None:
-            self._tokens, self._tokenizer = early
-            self._is_kept = True
-        else:
-            yield from self._make_tokens()
-            self._tokenizer = made_tokenizer(TokenizerParts(self._tokens, self._vocab))
-        yield
+        """The parts that are not made yet."""
+        if self._tokenizer is None:
+            early = self._early.take(self._vocab) if self._early is not None else None
+            if early is not None:
+                self._tokens, self._tokenizer = early
+                self._is_kept = True
+            else:
+                yield from self._make_tokens()
+                self._tokenizer = made_tokenizer(TokenizerParts(self._tokens, self._vocab))
+            yield
         self._tokenizer = self._tokenizer.with_slices(self._tokenizer.general_slices())
         yield
         self.search()
 
     def _make_tokens(self) -> Iterator[None]:
-        for first in range(0, self._vocab.n_tokens, _AT_ONCE):
+        tokens = self._tokens
+        for first in range(len(tokens.pieces), self._vocab.n_tokens, _AT_ONCE):
             ids = range(first, min(first + _AT_ONCE, self._vocab.n_tokens))
-            self._tokens.pieces.extend(self._vocab.pieces(ids))
-            self._tokens.controls.extend(filter(self._vocab.is_control, ids))
+            pieces, controls = self._vocab.pieces(ids), list(filter(self._vocab.is_control, ids))
+            tokens.pieces.extend(pieces)
+            tokens.controls.extend(controls)
             yield
 
     def _keep(self) -> None:

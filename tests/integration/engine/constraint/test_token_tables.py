@@ -129,6 +129,49 @@ def test_a_failure_of_the_thread_is_that_of_the_grammar(tmp_path: Path) -> None:
         TokenTables(small_vocab(), early).tokenizer()
 
 
+@pytest.mark.parametrize("place", ["pieces", "import", "slices", "search", "thread"])
+@pytest.mark.parametrize("grammar_first", [True, False])
+def test_what_there_was_no_memory_for_is_made_later(
+    tmp_path: Path, place: str, grammar_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, each part of the tables fails; what was made before is kept, and no wait is without an end."""
+    failed: list[str] = []
+
+    def failing_once(real: Any) -> Any:
+        def once(*args: Any, **options: Any) -> Any:
+            if not failed:
+                failed.append(place)
+                raise MemoryError
+            return real(*args, **options)
+
+        return once
+
+    if place == "pieces":
+        monkeypatch.setattr(SmallVocab, "pieces", failing_once(SmallVocab.pieces))
+    elif place == "slices":
+        monkeypatch.setattr(
+            llguidance.LLTokenizer, "with_slices", failing_once(llguidance.LLTokenizer.with_slices)
+        )
+    elif place == "search":
+        monkeypatch.setattr(token_tables, "TokenSearch", failing_once(TokenSearch))
+    else:
+        monkeypatch.setattr(token_tables, "made_tokenizer", failing_once(token_tables.made_tokenizer))
+    early = None
+    if place == "thread":
+        kept(tmp_path).write(VocabularyTokens([letter.encode() for letter in LETTERS], [], 1))
+        early = early_in(tmp_path)
+    tables = TokenTables(small_vocab(), early)
+    with pytest.raises(MemoryError):
+        if grammar_first:
+            tables.tokenizer()
+        completed(tables)
+    assert tables.tokenizer().decode_bytes([2, 3]) == b"ab"
+    assert completed(tables).tokenizer().decode_bytes([2, 3]) == b"ab"
+    assert tables.pieces() == [letter.encode() for letter in LETTERS]
+    assert tables.search().beginning_with(b"b") == [3]
+    assert failed == [place]
+
+
 TOKENS = VocabularyTokens([b"", b"a", "ü".encode(), b"\xff\x00", b"<|end|>" * 40], [0, 4], 4)
 
 

@@ -1,0 +1,47 @@
+"""Whether a process got no memory is told from the exception, or from one that led to it."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+import pytest
+
+from jan_serve.core.memory_shortage import ran_out_of_memory
+
+SHORTAGES: Final = (
+    MemoryError(),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ImportError("llguidance/_lib.abi3.so: failed to map segment from shared object"),
+    ImportError("libm.so: cannot allocate memory in static TLS block"),
+    RuntimeError("can't start new thread"),
+)
+OTHERS: Final = (
+    KeyError("a"),
+    OSError(errno.ENOENT, "No such file or directory"),
+    ImportError("cannot import name 'x' from 'y'"),
+    ModuleNotFoundError("No module named 'x'"),
+    RuntimeError("a defect"),
+)
+
+
+def _chained(cause: Exception, *, explicit: bool) -> Exception:
+    try:
+        try:
+            raise cause
+        except Exception as error:
+            if explicit:
+                raise ValueError("later") from error
+            raise ValueError("later")  # noqa: B904  # the implicit context is what is tested
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_the_root_cause_counts(explicit: bool) -> None:
+    for error in SHORTAGES:
+        assert ran_out_of_memory(error)
+        assert ran_out_of_memory(_chained(error, explicit=explicit))
+    for error in OTHERS:
+        assert not ran_out_of_memory(error)
+        assert not ran_out_of_memory(_chained(error, explicit=explicit))
