@@ -17,7 +17,13 @@ from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, LlamaContext
+from jan_serve.engine.llama.context import (
+    DECODE_ABORTED,
+    DECODE_NO_CELLS,
+    DECODE_OK,
+    DecodeFailure,
+    LlamaContext,
+)
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.scheduling.scheduler import Admission, Scheduler
@@ -87,7 +93,7 @@ class Engine:
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._draft_model = draft_model
         self._media = MediaSteps(encoder, context)
-        self._must_wait = False
+        self._must_wait = self._was_reset = False
         self._phase, self._clock = phase, phase.clock
         self._shelf = shelf
         self._waits = Waits()
@@ -417,7 +423,10 @@ class Engine:
         self._waits.step_read((item.sequence for item in reading), seconds)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
-        """Handle a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""
+        """Handle a failed decode: the plan's sequences stay as they were, begin again, or one of them fails.
+
+        Raises DecodeFailure for the second fatal one.
+        """
         if code == DECODE_NO_CELLS:
             # Our count has room, so the cells are fragmented: evict the oldest cached sequence.
             victim = self._scheduler.victim()
@@ -434,10 +443,11 @@ class Engine:
                 self._memory.rewind(item.sequence)
             self._preempt_incomplete(plan)
             return
-        # First: failing sequences must not be cached from an undefined memory.
+        # Once a worker: what fails again here, however far from now, may fail for ever.
+        if self._was_reset:
+            raise DecodeFailure(code)
+        self._was_reset = True
         self._reset_memory()
-        for state in {id(item.sequence.state): item.sequence.state for item in plan}.values():
-            self._output.fail(state, EngineFailure(f"llama_decode failed with code {code}"))
 
     def _preempt_incomplete(self, plan: list[PlanItem]) -> None:
         """Preempt the sequences whose sliding window lost cells to the later tokens of a batch that failed."""
@@ -447,7 +457,10 @@ class Engine:
                 self._preempt(sequence)
 
     def _reset_memory(self) -> None:
-        """Preempt all, so that everything is computed again: after a fatal decode the memory is undefined."""
+        """Preempt all, so that everything is computed again: after a fatal decode the memory is undefined.
+
+        First, since these sequences must not be cached from it.
+        """
         for sequence in reversed(list(self._scheduler.running)):
             self._preempt(sequence)
         self._memory.reset()

@@ -10,7 +10,14 @@ import numpy as np
 
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.input_pooling import Decode
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, EmbeddingBatch, LlamaContext
+from jan_serve.engine.llama.context import (
+    DECODE_NO_CELLS,
+    DECODE_OK,
+    Batch,
+    DecodeFailure,
+    EmbeddingBatch,
+    LlamaContext,
+)
 from jan_serve.engine.sequence import PlanItem
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import EngineFailure
@@ -57,13 +64,15 @@ class InterruptibleDecode:
                 context.abort_flag.clear()
 
     def embeds(self, request_id: int, uses: Sequence[AdapterUse], phase: PhaseClock) -> Decode:
-        """A decode of one request's batches, beside the step's. It blocks, and raises EngineFailure."""
+        """A decode of one request's batches, beside the step's. It blocks, and raises EngineFailure, DecodeFailure."""
 
         def decode(context: LlamaContext, batch: Batch) -> bool:
             phase.enter("embed")
             code = self.run((request_id,), uses, context, batch)
-            if code not in (DECODE_OK, DECODE_ABORTED):
-                raise EngineFailure(f"llama.cpp could not compute this input (code {code})")
+            if code == DECODE_NO_CELLS:
+                raise EngineFailure("The KV cache cannot hold this input.")
+            if code < DECODE_OK:
+                raise DecodeFailure(code)
             return code == DECODE_OK
 
         return decode

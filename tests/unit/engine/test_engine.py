@@ -17,12 +17,12 @@ from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.engine import Engine
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, DecodeFailure
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.scheduling.step_costs import TILE
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.ipc.messages import EngineRequest, EngineSettings, Failed, RequestCompleted, ResumeState
+from jan_serve.ipc.messages import EngineRequest, EngineSettings, RequestCompleted, ResumeState
 from tests.support.clock import TurnedClock
 from tests.unit.engine.cache.read_later import ReadLater
 from tests.unit.engine.fake_context import FakeContext, sequence_of
@@ -265,7 +265,7 @@ def test_others_run_while_a_state_is_read_from_disk(tmp_path: Path) -> None:
     assert (saved.num_cached, saved.num_computed) == (200, 300)
 
 
-def test_after_a_fatal_decode_the_others_keep_their_order() -> None:
+def test_after_a_fatal_decode_all_begin_again_in_their_order_and_after_the_next_one_the_worker_ends() -> None:
     context = Interruptible()
     engine = engine_of(context, parallel=4)
     for number in range(1, 5):
@@ -273,13 +273,16 @@ def test_after_a_fatal_decode_the_others_keep_their_order() -> None:
         sequence.state.request = EngineRequest(cache_salt="", id=number, prompt=("",))
         engine.add([sequence])
     context.code = -3
-    [failed] = engine.step()
-    assert isinstance(failed, Failed) and "failed with code -3" in str(failed.payload)
+    assert engine.step() == []
     context.code = DECODE_OK
     ended: list[int] = []
     while engine.has_work:
         ended += [event.id for event in engine.step() if isinstance(event, RequestCompleted)]
-    assert ended == [2, 3, 4]
+    assert ended == [1, 2, 3, 4]
+    engine.add([prompt_of(5, 512)])
+    context.code = -3
+    with pytest.raises(DecodeFailure, match="code -3"):
+        engine.step()
 
 
 def test_another_clients_chat_is_served_within_a_few_steps_however_many_streams_one_client_has() -> None:

@@ -42,6 +42,13 @@ DECODE_NO_CELLS = 1
 DECODE_ABORTED = 2
 
 
+class DecodeFailure(RuntimeError):
+    """A fatal end of llama_decode. It ends the worker, and the open requests go on in the next one."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"llama_decode failed with code {code}")
+
+
 class Batch:
     """A `llama_batch` over numpy arrays: tokens of one or many sequences for one llama_decode."""
 

@@ -19,12 +19,12 @@ from jan_serve.engine.embedding.embedder import (
     reads_in_pieces,
 )
 from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, DecodeFailure
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer, finish
-from jan_serve.errors import ContextLengthExceeded, EngineFailure, InsufficientMemory
+from jan_serve.errors import ContextLengthExceeded, InsufficientMemory
 from jan_serve.ipc.messages import EmbedRequest, EngineSettings
 from tests.support.fake_client import fake_facts
 from tests.unit.engine.greedy_vocab import GreedyVocab
@@ -120,9 +120,9 @@ def test_the_decode_of_an_aborted_request_is_interrupted() -> None:
     assert not context.abort_flag.event.is_set()
 
 
-def test_a_decode_that_fails_is_told() -> None:
+def test_a_decode_that_fails_ends_the_worker() -> None:
     embedder, _ = over(FakeContext(code=-3))
-    with pytest.raises(EngineFailure, match="code -3"):
+    with pytest.raises(DecodeFailure, match="code -3"):
         embedder.advance(job_of(3), PhaseClock())
 
 
