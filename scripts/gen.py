@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -236,15 +235,8 @@ def errors_page() -> str:
 
 
 def explanation_table(kind: Literal["errors", "causes"], meaning: str) -> list[str]:
-    def shown(text: str) -> str:
-        return re.sub(
-            r"\{(\w+)[^}]*\}", lambda name: name[1].upper(), text.replace("{read}", "tokens were read")
-        )
-
-    rows = [
-        (code(name), shown(words.meaning), shown(words.advice))
-        for name, words in explanations()[kind].items()
-    ]
+    explained = {name: words.without_values() for name, words in explanations()[kind].items()}
+    rows = [(code(name), words.meaning, words.advice) for name, words in explained.items()]
     return table(("code", meaning, "what can be done"), rows)
 
 

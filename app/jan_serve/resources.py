@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -60,6 +61,15 @@ class CodeExplanation(NamedTuple):
 
     meaning: str
     advice: str = ""
+
+    def without_values(self) -> CodeExplanation:
+        """With the names in capitals, for readers that have no request at hand."""
+
+        def shown(text: str) -> str:
+            text = text.replace("{read}", "tokens were read")
+            return re.sub(r"\{(\w+)[^}]*\}", lambda name: name[1].upper(), text)
+
+        return CodeExplanation(shown(self.meaning), shown(self.advice))
 
 
 @cache

@@ -24,11 +24,69 @@ ROUTES: dict[str, dict[str, Any]] = {
     "/tgi/v1/chat/completions": {"messages": MESSAGES},
 }
 each_route = pytest.mark.parametrize("path", ROUTES)
+OTHERS: dict[str, dict[str, Any]] = {
+    "/tgi/generate": {"inputs": "Hi"},
+    "/generate": {"prompt": "Hi"},
+    "/completion": {"prompt": "Hi"},
+}
+
+
+OF_OTHER_ROUTES: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "/v1/chat/completions",
+        {"system": "x", "think": False, "num_ctx": 9, "mirostat": 2, "suffix": "x", "random_seed": 3},
+        "system think num_ctx mirostat suffix random_seed",
+    ),
+    (
+        "/v1/chat/completions",
+        {"options": {"temperature": 0, "wait": 1}, "stop_words": ["x"]},
+        "options.temperature stop_words",
+    ),
+    (
+        "/v1/completions",
+        {"tools": [{"type": "function"}], "chat_template_kwargs": {"a": 1}},
+        "tools chat_template_kwargs",
+    ),
+    ("/v1/responses", {"n": 2, "max_tokens": 3, "system": "x"}, "n max_tokens system"),
+    (
+        "/v1/messages",
+        {"seed": 3, "stop": ["x"], "grammar": "x", "logit_bias": {"3": 1}, "n": 2},
+        "seed stop grammar logit_bias n",
+    ),
+    (
+        "/lmdeploy/v1/completions",
+        {"guided_json": {"type": "object"}, "grammar": "x", "logit_bias": {"3": 1}},
+        "guided_json grammar logit_bias",
+    ),
+    (
+        "/api/chat",
+        {"temperature": 0, "seed": 0, "max_tokens": 9, "top_p": 0.5, "stop": "x", "min_p": 0.1},
+        "temperature seed max_tokens top_p stop min_p",
+    ),
+    (
+        "/api/generate",
+        {"json_schema": {"type": "object"}, "tools": [{"type": "function"}], "lora": ["x"]},
+        "json_schema tools lora",
+    ),
+    ("/api/generate", {"options": {"mirostat": 2, "max_tokens": 5}}, "mirostat max_tokens"),
+    (
+        "/tgi/v1/chat/completions",
+        {"top_k": 3, "min_p": 0.1, "regex": "x", "ignore_eos": True},
+        "top_k min_p regex ignore_eos",
+    ),
+    (
+        "/tgi/generate",
+        {"parameters": {"min_p": 0.1, "logit_bias": {"3": 1}, "presence_penalty": 1}},
+        "min_p logit_bias presence_penalty",
+    ),
+    ("/generate", {"seed": 3, "frequency_penalty": 1, "regex": "x"}, "seed frequency_penalty regex"),
+    ("/completion", {"mirostat": 2, "logit_bias": [[3, 1]], "tools": [{}]}, "mirostat logit_bias tools"),
+]
 
 
 async def warnings(path: str, fields: dict[str, Any]) -> list[str]:
     async with http_client() as client:
-        response = await client.post(path, json={"model": "fake"} | ROUTES.get(path, {}) | fields)
+        response = await client.post(path, json={"model": "fake"} | (ROUTES | OTHERS).get(path, {}) | fields)
     assert response.status_code == 200, response.text
     return response.headers.get_list("x-jan-serve-warning")
 
@@ -146,6 +204,19 @@ async def test_values_that_change_an_answer_are_warned_of(name: str, value: Any)
 async def test_fields_of_openai_are_warned_of_where_the_api_has_none(name: str, value: Any) -> None:
     [warning] = await warnings("/api/chat", {name: value})
     assert warning == f"{name}: not honoured by this route, and left out"
+
+
+@pytest.mark.parametrize(("path", "fields", "named"), OF_OTHER_ROUTES)
+async def test_what_other_routes_honour_is_warned_of(path: str, fields: dict[str, Any], named: str) -> None:
+    found = await warnings(path, fields)
+    names = [text.removesuffix(": not honoured by this route, and left out").split()[-1] for text in found]
+    assert sorted(names) == sorted(named.split())
+
+
+@each_route
+async def test_no_values_of_fields_of_other_routes_are_ignored_in_silence(path: str) -> None:
+    fields = dict.fromkeys(("seed", "n", "stop", "tools", "grammar", "logit_bias", "temperature", "lora"))
+    assert await warnings(path, fields | {"mirostat": 0, "options": {}, "suffix": ""}) == []
 
 
 async def test_the_log_has_each_warning_once(caplog: pytest.LogCaptureFixture) -> None:

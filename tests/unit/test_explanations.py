@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,11 @@ def test_the_command(arguments: list[str], status: int, expected: str, capsys: A
     assert main(["explain", *arguments]) == status
     printed = capsys.readouterr()
     assert expected in (printed.out if status == 0 else printed.err)
+
+
+def test_the_command_shows_no_placeholder(capsys: Any) -> None:
+    for code in (*explanations()["errors"], *explanations()["causes"]):
+        main(["explain", code])
+        main(["explain", code, "--json"])
+        text, _, document = capsys.readouterr().out.partition("\n{")
+        assert not re.search(r"[{}]", text + document.rstrip().removesuffix("}")), code

@@ -57,7 +57,7 @@ def _option(name: str, info: FieldInfo) -> Option:
         variable=ENV_PREFIX + name.upper(),
         panel=flag.panel,
         description=info.description or "",
-        metavar=flag.metavar or _metavar(kinds),
+        metavar=flag.metavar or _metavar(name, kinds),
         also=flag.also,
         bounds=bounds(info.metadata),
         default=_default(info),
@@ -82,11 +82,15 @@ def _kinds(annotation: Any) -> Iterable[Any]:
         yield getattr(annotation, "__origin__", annotation)
 
 
-def _metavar(kinds: tuple[Any, ...]) -> str:
+def _metavar(name: str, kinds: tuple[Any, ...]) -> str:
     words = [kind for kind in kinds if isinstance(kind, str)]
     if words:
         return "|".join(words)
-    for kind, shown in ((Path, "FOLDER"), (int, "N"), (float, "SECONDS")):
+    for kind, shown in (
+        (Path, "FOLDER"),
+        (int, "N"),
+        (float, "SECONDS" if name.endswith("_s") else "NUMBER"),
+    ):
         if kind in kinds:
             return shown
     return "TEXT"

@@ -75,7 +75,6 @@ class FleetOptions(BaseModel):
         None,
         FLEET_PANEL,
         "Speed relative to the other nodes, for the proxy's first guesses.",
-        metavar="NUMBER",
     )
 
     @field_validator("proxy_url", "advertise_url")

@@ -22,3 +22,9 @@ def test_defaults_are_written_as_variables_are() -> None:
     (routes,) = [option for option in setting_options() if option.field == "open_routes"]
     assert routes.default.startswith("/api/version,/api/tags,")
     assert [option.field for option in setting_options() if "('" in option.default] == []
+
+
+def test_only_times_are_shown_in_seconds() -> None:
+    shown = {option.field for option in setting_options() if option.metavar == "SECONDS"}
+    assert shown
+    assert all(field.endswith("_s") for field in shown)

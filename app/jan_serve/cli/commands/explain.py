@@ -37,6 +37,7 @@ def explain(
             f"Did you mean {' or '.join(near)}?" if near else "`jan-serve explain` lists the codes.",
             WRONG_USE,
         )
+    found = found.without_values()
     if as_json:
         output.json({"code": code, **found._asdict()})
         return

@@ -41,7 +41,7 @@ OPTION_KINDS: Final[dict[str, Kind]] = {
 
 OptionValues = Annotated[
     dict[str, Any] | None,
-    MemberNames(frozenset(OPTION_KINDS)),
+    MemberNames(frozenset(OPTION_KINDS) - {"mirostat"}),
     AtMost(limits.MAX_OPTIONS, "options"),
     Field(
         description="Sampling and stopping: temperature, top_k, num_predict, stop … Unknown names are ignored."

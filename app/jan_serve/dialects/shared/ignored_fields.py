@@ -32,27 +32,40 @@ _NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
             *"audio max_completion_tokens prediction reasoning.exclude top_logprobs".split(),
             *"verbosity watermark web_search_options".split(),
             *"fallbacks models plugins provider route transforms".split(),
+            *"allowed_token_ids bad_words frequency_penalty ignore_eos logit_bias logprobs lora".split(),
+            *"min_p min_tokens mirostat mirostat_mode presence_penalty stop stop_sequences stop_words".split(),
+            *"ebnf grammar grammar_string guided_choice guided_grammar guided_json guided_regex".split(),
+            *"json_schema regex structural_tag structured_outputs".split(),
+            *"chat_template_kwargs functions instructions suffix system template tools".split(),
         ),
         _NOTHING,
     ),
     **dict.fromkeys(("include_reasoning", "parallel_tool_calls", "separate_reasoning"), (None, True)),
     **dict.fromkeys(("parse_tool_calls", "stream_reasoning"), (None, True)),
     **dict.fromkeys((*THINKING_NAMES, "reasoning_effort"), (None, -1, {})),
+    **dict.fromkeys(("max_output_tokens", "max_tokens", "random_seed", "seed", "top_k"), (None, -1)),
+    **dict.fromkeys(("num_ctx", "temperature", "think"), (None,)),
+    **dict.fromkeys(
+        ("options.num_ctx", "options.num_predict", "options.seed", "options.temperature"), (None,)
+    ),
     "adaptive_target": (*_NOTHING, -1),
     "best_of": (*_NOTHING, 1),
     "cache_prompt": (*_NOTHING[2:], None, True),
     "id_slot": (None, -1),
     "modalities": (*_NOTHING, ["text"]),
+    "n": (*_NOTHING, 1),
     "repeat_last_n": (None, 64),
     "response_format": (None, {"type": "text"}),
     "tool_choice": (None, "auto", {"type": "auto"}),
+    "repeat_penalty": (None, 0, 1),
     "repetition_penalty": (None, 0, 1),
     "skip_special_tokens": (None, True),
     "top_n_sigma": (*_NOTHING, -1),
+    "top_p": (None, 1),
     "typical_p": (None, 0, 1),
     "xtc_probability": _NOTHING,
 }
-"""Fields of llama-server, vLLM, SGLang, OpenAI and OpenRouter that change an answer, with the values that do not."""
+"""Fields of any dialect and of vLLM, SGLang and OpenRouter that change an answer, with the values that do not."""
 
 _SILENT: Final = frozenset(
     ("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "speed", "store", "user")
@@ -91,7 +104,7 @@ def _warnings(members: Mapping[str, Any], known: KnownFields, place: str = "") -
             warning = _warning(name, value, known)
             if warning is not None:
                 yield place + warning
-        elif inner is not None and isinstance(value, dict):
+        if inner is not None and isinstance(value, dict):
             yield from _warnings(cast(dict[str, Any], value), inner, f"{place}{name}: ")
         elif isinstance(value, dict):
             named = {f"{name}.{member}": each for member, each in cast(dict[str, Any], value).items()}
