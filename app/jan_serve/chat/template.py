@@ -34,6 +34,7 @@ from jan_serve.chat.template_values import (
 )
 from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import THINKING_SWITCH, ChatPrompt, RenderedChat, RenderRequest
+from jan_serve.core.shortage import ran_out_of_memory
 from jan_serve.errors import TemplateError
 
 _SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -183,7 +184,9 @@ def _call_form(template: str) -> CallForm | None:
     prompt = ChatPrompt(messages=probe_history(parallel=parallel), tools=PROBE_TOOLS)
     try:
         shown = render_prompt(RenderRequest(prompt=prompt, template=template, now=_SOME_DAY))
-    except TemplateError:
+    except TemplateError as error:
+        if ran_out_of_memory(error):
+            raise  # as in `traits_of`
         return None
     return learned_form(chat_format, shown, parallel=parallel)
 

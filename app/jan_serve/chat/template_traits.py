@@ -19,6 +19,7 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.template_sandbox import compiled, rendered
+from jan_serve.core.shortage import ran_out_of_memory
 from jan_serve.errors import TemplateError
 
 _NEEDLE: Final = "needle-7f3a"
@@ -266,7 +267,9 @@ def _rendered(
     }
     try:
         return rendered(template, values)
-    except TemplateError:
+    except TemplateError as error:
+        if ran_out_of_memory(error):
+            raise  # it says nothing of the template, whose traits are kept
         return ""
 
 

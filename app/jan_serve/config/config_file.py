@@ -13,6 +13,7 @@ import msgspec
 
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
+from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.files.record_files import LaterFormat, check_format
 from jan_serve.store.files.small_files import TooLarge, read_limited
 
@@ -112,7 +113,7 @@ class ConfigFile(msgspec.Struct, frozen=True, dict=True):
 
 
 def read_config_file(path: Path, *, required: bool) -> ConfigFile:
-    """Read the file; empty if it is missing and not required. Raises SettingsError."""
+    """Read the file; empty if it is missing and not required. Raises SettingsError, Unavailable."""
     try:
         raw = read_limited(path, MAX_BYTES)
     except FileNotFoundError:
@@ -120,6 +121,7 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
             raise SettingsError(f"there is no configuration file {path}") from None
         return ConfigFile(path, "", {})
     except OSError as error:
+        raise_if_exhausted(error)
         raise SettingsError(f"cannot read the configuration file {path}: {error.strerror}") from None
     except TooLarge:
         raise SettingsError(f"{path}: a configuration file may have {MAX_BYTES} bytes at most") from None

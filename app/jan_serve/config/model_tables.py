@@ -195,11 +195,14 @@ class ModelBook:
         self._top_level = _top_level(file) if file is not None else {}
 
     def tables(self) -> Mapping[str, ModelSettings]:
-        """Settings by table name. A mistake in the file is logged, and the previous tables stay in use."""
+        """Settings by table name. A mistake in the file is logged, and the previous tables stay in use.
+
+        Raises Unavailable if no file can be opened now.
+        """
         with self._lock:
             if self._path is not None and (stamp := file_stamp(self._path)) != self._stamp:
-                self._stamp = stamp
                 self._reload(self._path)
+                self._stamp = stamp  # last: what could not be read for lack of descriptors is read again
             return self._tables
 
     def common(self) -> ModelOptions:

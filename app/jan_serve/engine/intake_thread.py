@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.memory_shortage import ran_out_of_memory
+from jan_serve.core.shortage import ran_out_of_memory
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.job_queue import ClientQueue

@@ -2,7 +2,8 @@
 
 Above the CPU time limit the kernel kills the process. Above the memory limit it raises MemoryError and then takes no
 other request, because the rest of the memory may be too little for a normal one; the same holds if finished requests
-left much memory in use. Without such limits (Windows, and memory on macOS) only the caller's timeout applies.
+left much memory in use. That the machine does not grant as much is no fault of the request. Without such limits
+(Windows, and memory on macOS) only the caller's timeout applies.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from jan_serve.core.memory_shortage import ran_out_of_memory
-from jan_serve.errors import JanServeError, ProtocolError
+from jan_serve.core.shortage import ran_out_of_memory
+from jan_serve.errors import InsufficientMemory, JanServeError, ProtocolError
 from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
 from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
+
+_SHORT: Final = InsufficientMemory("The server has no memory for this now.")
+_MARGIN: Final = 1 << 20
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -37,7 +41,9 @@ def serve(kind: HelperKind[Q, A], work: Callable[[Q], A]) -> int:
     max_bytes = None if limit is None else limit - kind.memory_limit_bytes // 2
     while (body := _receive(read_fd)) is not None:
         _limit_time(kind.cpu_limit_s)
-        data, last = reply_to(kind, work, body, max_bytes)
+        data, last = reply_to(
+            kind, work, body, max_bytes, lambda: limit is not None and not _is_granted(limit)
+        )
         _limit_time(0)
         _send(write_fd, framed(data))
         if last:
@@ -46,29 +52,41 @@ def serve(kind: HelperKind[Q, A], work: Callable[[Q], A]) -> int:
 
 
 def reply_to(
-    kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes, max_bytes: int | None = None
+    kind: HelperKind[Q, A],
+    work: Callable[[Q], A],
+    body: bytes,
+    max_bytes: int | None = None,
+    is_short: Callable[[], bool] = lambda: False,
 ) -> tuple[bytes, bool]:
     """The encoded reply to a request, and whether it is the last.
 
-    max_bytes: most memory in use for the process to take another request; None: without a limit.
+    max_bytes: most memory in use for the process to take another request; None: without a limit. is_short: whether the
+    machine has less memory than a request may use; asked when one got none.
     """
     try:
-        reply = _answered(kind, work, body)
+        reply = _answered(kind, work, body, is_short)
         if max_bytes is not None and _memory_bytes() > max_bytes:
             reply = msgspec.structs.replace(reply, last=True)
         return kind.encode(reply), reply.last
     except Exception as error:
         if not (isinstance(error, ProtocolError) or ran_out_of_memory(error)):
             raise
+        is_large = isinstance(error, ProtocolError)
         # The block is left first, since the traceback holds what took the memory.
-    return kind.encode(Reply(beyond_limits=True, last=True)), True
+    if is_large or not is_short():
+        return kind.encode(Reply(beyond_limits=True, last=True)), True
+    return kind.encode(Reply(code=_SHORT.code, payload=_SHORT.payload(), last=True)), True
 
 
-def _answered(kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes) -> Reply[A]:
+def _answered(
+    kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes, is_short: Callable[[], bool]
+) -> Reply[A]:
     try:
         return Reply(result=work(kind.decode_request(body)))
     except JanServeError as error:
-        return Reply(code=error.code, payload=error.payload(), last=ran_out_of_memory(error))
+        last = ran_out_of_memory(error)
+        said = _SHORT if last and is_short() else error
+        return Reply(code=said.code, payload=said.payload(), last=last)
 
 
 def _limit_time(seconds: float) -> None:
@@ -86,6 +104,17 @@ def _limit_memory(limit_bytes: int) -> int | None:
     limit = _memory_bytes() + limit_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return limit
+
+
+def _is_granted(limit: int) -> bool:
+    """Whether the system gives this process what is left to its own limit."""
+    left = limit - _memory_bytes() - _MARGIN
+    try:
+        if left > 0:
+            mmap.mmap(-1, left, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, MemoryError):
+        return False
+    return True
 
 
 def _memory_bytes() -> int:

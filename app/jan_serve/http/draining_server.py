@@ -102,7 +102,10 @@ class DrainingServer(uvicorn.Server, ABC):
             await self.on_tick(0)
             idle_s = self.idle_s()
             self._observer.alive(idle_s)
-            await self.attend(idle_s)
+            try:
+                await self.attend(idle_s)
+            except Exception:  # a lack of threads or memory passes; the requests go on
+                logger.exception("the server cannot attend to its helpers")
             try:
                 async with asyncio.timeout(_TICK_S):
                     await self._stop.wait()

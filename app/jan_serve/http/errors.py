@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 from starlette.responses import Response
 
+from jan_serve.core.shortage import shortage
 from jan_serve.errors import (
     DeadlineExceeded,
     EngineCrashed,
@@ -288,8 +289,11 @@ def _is_hidden(error: JanServeError) -> bool:
     return status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _SPEAKING)
 
 
-def internal_problem() -> Problem:
-    """The problem that stands for an unexpected exception. Contains nothing of it."""
+def unexpected_problem(error: Exception) -> Problem:
+    """The problem that stands for an unexpected exception. Contains nothing of it, unless the server lacks memory,
+    threads or descriptors for a moment."""
+    if (lacking := shortage(error)) is not None:
+        return problem_of(lacking)
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, JanServeError.code, INTERNAL_MESSAGE)
 
 

@@ -33,7 +33,7 @@ from jan_serve.core.events import (
 )
 from jan_serve.core.trace import PhaseSpan, RequestTrace, begin_trace
 from jan_serve.http.connection_hooks import abort_connection
-from jan_serve.http.errors import CLIENT_CLOSED, Envelopes, internal_problem
+from jan_serve.http.errors import CLIENT_CLOSED, Envelopes, unexpected_problem
 from jan_serve.http.lifecycle import Lifecycle
 
 _KEY = "jan_serve.record"
@@ -230,13 +230,14 @@ class RequestContext:
         with self._lifecycle.request(counted=not probe and not self._lifecycle.draining):
             try:
                 await self._app(scope, receive, send_with_headers)
-            except Exception:
+            except Exception as error:
                 logger.exception("request %s failed", record.request_id)
-                record.error = "internal_error"
+                problem = unexpected_problem(error)
+                record.error = problem.code
                 if status:
                     abort_connection(scope)
                 else:
-                    response = self._envelopes.render(scope["path"], internal_problem(), record.request_id)
+                    response = self._envelopes.render(scope["path"], problem, record.request_id)
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or (

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from jan_serve.core.closing import closing
 from jan_serve.errors import JanServeError
 from jan_serve.http.connection_hooks import abort_connection
-from jan_serve.http.errors import Problem, internal_problem, logged_problem
+from jan_serve.http.errors import Problem, logged_problem, unexpected_problem
 from jan_serve.http.replies import frame
 from jan_serve.http.request_record import RequestRecord
 from jan_serve.http.transcripts import recording
@@ -119,11 +119,12 @@ async def frames_of(
                 marked = done_after_error
                 record.error = error.code
                 yield framed(render_error(logged_problem(error, record.request_id)))
-            except Exception:
+            except Exception as error:
                 marked = done_after_error
                 logger.exception("request %s failed while streaming", record.request_id)
-                record.error = JanServeError.code
-                yield framed(render_error(internal_problem()))
+                problem = unexpected_problem(error)
+                record.error = problem.code
+                yield framed(render_error(problem))
             if marked:
                 yield done
         finished = True

@@ -64,6 +64,9 @@ class Background:
             except StoreError as error:
                 logger.error("what the journal holds waits: %s", error.message)
                 return False
+            except Exception:
+                logger.exception("what the journal holds waits")
+                return False
         return True
 
     async def _take_up_later(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from jan_serve.core.shortage import shortage
 from jan_serve.core.transcript import Transcript
 from jan_serve.errors import InvalidState, JanServeError, StoreError
 from jan_serve.journal.background import Background
@@ -145,6 +146,9 @@ class BatchRunner:
             except JanServeError as error:
                 logger.error("batches wait: %s", error.message)
                 await asyncio.sleep(_LONGEST_WAIT_S)
+            except Exception:
+                logger.exception("batches wait")
+                await asyncio.sleep(_LONGEST_WAIT_S)
 
     async def _settled(self) -> list[Batch]:
         """Check the new batches, and end those that are cancelled or expired: this needs no model.
@@ -174,7 +178,10 @@ class BatchRunner:
             await work
         except StoreError as error:
             self._hold(batch, error.message)
-        except Exception:
+        except Exception as error:
+            if (lacking := shortage(error)) is not None:
+                self._hold(batch, lacking.message)
+                return
             logger.exception("%s failed", batch.id)
             fault = LineFault("server_error", "The server failed at this batch. Its log says why.")
             await self.table.end(batch.became("failed", int(time.time()), faults=(fault,)), ())

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from jan_serve.core.shortage import shortage
 from jan_serve.errors import InsufficientStorage, JournalUnusable, StoreError, UnsupportedOperation
 from jan_serve.journal.schema import WORK, Content
 
@@ -57,7 +58,11 @@ class Journal:
             )
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, self.content.name)
-        done = asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
+        try:
+            done = asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
+        except RuntimeError as error:
+            self._thread = None  # it has no thread, and keeps the work for a later one
+            raise _cannot_now(error) from error
         try:
             # To cancel the future would drop work that has not begun: the thread may be busy with other work.
             await asyncio.wait((done,))
@@ -82,10 +87,12 @@ class Journal:
                 return work(self._connection)
         except sqlite3.Error as error:
             raise self._failure(error) from error
-        except OSError as error:
-            raise StoreError(
-                f"The {self.content.name} {self.path} cannot be opened: {error.strerror}."
-            ) from error
+        except (OSError, MemoryError) as error:
+            if isinstance(error, OSError) and shortage(error) is None:
+                raise StoreError(
+                    f"The {self.content.name} {self.path} cannot be opened: {error.strerror}."
+                ) from error
+            raise _cannot_now(error) from error
 
     def _open(self) -> sqlite3.Connection:
         """The connection, with the present schema. A damaged file is moved aside, and a new one takes its place."""
@@ -175,6 +182,12 @@ class Journal:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _cannot_now(error: Exception) -> Exception:
+    """The error for a lack of memory, threads or descriptors; else the error itself."""
+    lacking = shortage(error)
+    return error if lacking is None else JournalUnusable(lacking.message)
 
 
 def _log_unseen_failure(done: asyncio.Future[Any]) -> None:

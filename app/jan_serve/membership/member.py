@@ -239,18 +239,24 @@ class ProxyMember(ServerObserver):
 
     def _note(self, problem: str | None) -> None:
         """Log what changed: a proxy that is away for a night fills no log."""
-        assert self._current is not None
+        proxy_url, url = (
+            (self._current.proxy_url, self._current.url) if self._current is not None else ("", "")
+        )
         if problem is not None and problem != self._problem:
-            logger.warning("not registered at the proxy %s: %s", self._current.proxy_url, problem)
+            logger.warning("not registered at the proxy %s: %s", proxy_url, problem)
         elif problem is None and (self._problem is not None or self._is_first):
-            logger.info("registered at the proxy %s as %s", self._current.proxy_url, self._current.url)
+            logger.info("registered at the proxy %s as %s", proxy_url, url)
             self._is_first = False
         self._problem = problem
 
     async def _register(self) -> str | None:
         """Why it failed, if it did."""
-        self._current = await asyncio.to_thread(self._membership)
-        return await self._registration.renew(self._current)
+        try:
+            self._current = await asyncio.to_thread(self._membership)
+            return await self._registration.renew(self._current)
+        except Exception as error:  # the next try may find what was lacking, such as a thread
+            logger.debug("cannot register", exc_info=True)
+            return f"{type(error).__name__}: {error}"
 
     async def _withdraw(self) -> None:
         if self._current is not None:

@@ -6,6 +6,7 @@ A file of a later format is kept beside it under the name of its format, `fleet.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ from jan_serve.store.files.small_files import private_folder, read_limited, writ
 logger = logging.getLogger(__name__)
 
 DELAY_S: Final = 1.0
+_MAX_DELAY_S: Final = 60.0
+"""Between two tries at a file that cannot be written."""
 MAX_BYTES: Final = 64 << 20
 _ADVICE: Final = "give this proxy --fleet-file FILE or --forget"
 
@@ -54,6 +57,8 @@ class FleetFile:
         self._lock = FileLock(path.with_name(path.name + ".lock"), mode=0o600)
         self._writing: asyncio.Task[None] | None = None
         self._latest: bytes | None = None
+        """What is not in the file yet."""
+        self._closing = asyncio.Event()
 
     def open(self) -> tuple[list[NodeRecord], SetAside | None]:
         """Take the file and read it. Blocks.
@@ -91,25 +96,30 @@ class FleetFile:
 
     async def close(self) -> None:
         """Write what is waiting, and give the file back."""
+        self._closing.set()
         if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
-        await self._write()
+            await self._writing
         self._lock.release()
 
     async def _write_soon(self) -> None:
+        """Tries until the latest content is in the file, or the file is closed."""
+        delay_s = DELAY_S
         while self._latest is not None:
-            await asyncio.sleep(DELAY_S)
-            await self._write()
-
-    async def _write(self) -> None:
-        content, self._latest = self._latest, None
-        if content is None:
-            return
-        try:
-            await asyncio.to_thread(write_atomically, self._path, content, mode=0o600)
-        except OSError as error:
-            logger.warning("%s cannot be written: %s", self._path, error.strerror)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._closing.wait()
+            content = self._latest
+            try:
+                await asyncio.to_thread(write_atomically, self._path, content, mode=0o600)
+            except Exception as error:
+                if delay_s == DELAY_S:  # the first in a row
+                    logger.warning("%s cannot be written: %s", self._path, error)
+                delay_s = min(_MAX_DELAY_S, 2 * delay_s)
+                if self._closing.is_set():
+                    return
+            else:
+                delay_s = DELAY_S
+                self._latest = None if self._latest is content else self._latest
 
     def _set_aside(self, suffix: str, why: str) -> SetAside:
         target = self._path.with_name(f"{self._path.name}.{suffix}")

@@ -11,6 +11,7 @@ from typing import Final
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel, ModelNotFound
+from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.index import STATE_FOLDER, DefaultModel, ModelEntry
 
 _MAX_BYTES: Final = 4096
@@ -35,11 +36,11 @@ class LastModel:
     def note(self, name: str) -> None:
         """Keep the name for the next start, where the folder can be written."""
         if name != (self._noted or self.name):
-            self._noted = name
             with contextlib.suppress(OSError):
                 # A hint, written with every change of models: a torn one names no model, and chooses nothing.
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 self._file.write_bytes(os.fsencode(name))
+                self._noted = name
 
 
 class ChosenModel:
@@ -62,9 +63,12 @@ class ChosenModel:
 
 
 def _read_name(path: Path) -> str | None:
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return os.fsdecode(file.read(_MAX_BYTES))
-    return None
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(_MAX_BYTES))
+    except OSError as error:
+        raise_if_exhausted(error)  # else the server would have another default for as long as it runs
+        return None
 
 
 _CHATS: Final = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -24,6 +25,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import (
     EngineCrashed,
     GrammarTooComplex,
+    InsufficientMemory,
     InvalidGrammar,
     UnsupportedPattern,
     UnsupportedSchema,
@@ -151,3 +153,20 @@ async def test_one_that_ends_again_is_our_fault(text: str) -> None:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
             await pool.ask(does(text))
         assert await pool.ask(does("next")) == CompiledGrammar("next")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
+async def test_a_machine_without_memory_refuses_for_a_moment_and_the_next_request_is_served() -> None:
+    import resource
+
+    values = {f"p{n}": {"enum": [f"v{n * k}" for k in range(4)]} for n in range(600)}
+    constraint = JsonSchemaConstraint({"type": "object", "properties": values})
+    async with helper_pool(COMPILING) as pool:
+        await pool.ask(SMALL)
+        (process,) = children()
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_AS)
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (process.memory_info().vms + (1 << 19), hard))
+        for _ in range(3):  # it may also die of it, and another one answers
+            with contextlib.suppress(InsufficientMemory):
+                await pool.ask(constraint)
+        assert isinstance(await pool.ask(constraint), CompiledGrammar)

@@ -11,8 +11,9 @@ import pytest
 from jan_serve.config import ModelBook, load_settings
 from jan_serve.config.model_settings import ModelSettings
 from jan_serve.config.model_tables import key_of
-from jan_serve.errors import SettingsError
+from jan_serve.errors import SettingsError, Unavailable
 from tests.unit.config.support import WHOLE
+from tests.unit.store.descriptors import no_descriptors
 
 
 def test_rows_have_their_lines(config_file: Path) -> None:
@@ -197,3 +198,12 @@ def test_a_book_without_a_file(config_file: Path) -> None:
     assert ModelBook(settings).tables() == {}
     table = ModelSettings(options=settings)
     assert ModelBook(settings, {"m": table}).tables() == {"m": table}
+
+
+def test_a_change_that_could_not_be_read_for_lack_of_descriptors_is_read_later(config_file: Path) -> None:
+    config_file.write_text("[models.a]\nparallel = 2\n")
+    book = load_settings().book()
+    rewrite(config_file, "[models.a]\nparallel = 3\n")
+    with no_descriptors(), pytest.raises(Unavailable):
+        book.tables()
+    assert book.tables()["a"].options.parallel == 3

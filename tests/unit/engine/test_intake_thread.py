@@ -16,7 +16,7 @@ from jan_serve.engine.queues import Command, CommandQueue
 from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, EngineRequest, Failed, MediaData, Step, TokenizeRequest
-from tests.unit.core.test_memory_shortage import SHORTAGES
+from tests.unit.core.test_shortage import SHORTAGES
 
 
 class End(BaseException):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.errors import InvalidRequest, ProtocolError
+from jan_serve.errors import InvalidRequest, ProtocolError, TemplateError
 from jan_serve.helpers.child import reply_to
 from jan_serve.helpers.kinds import (
     COMPILING,
@@ -73,3 +73,16 @@ def test_replies_in_place_of_a_result(case: str) -> None:
     reply = HEADERS.decode_reply(data)
     assert {name: getattr(reply, name) for name in fields} == fields
     assert last is fields["last"]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), TemplateError("the chat template used too much memory"), InvalidRequest("no")]
+)
+def test_a_machine_without_memory_is_no_fault_of_the_request(error: Exception) -> None:
+    if isinstance(error, TemplateError):
+        error.__cause__ = MemoryError()
+    is_of_memory = not isinstance(error, InvalidRequest) or isinstance(error, TemplateError)
+    data, last = reply_to(HEADERS, _fails(error), HEADERS.encode(ReadHeader(path="m")), None, lambda: True)
+    reply = HEADERS.decode_reply(data)
+    assert (reply.beyond_limits, last) == (False, is_of_memory)
+    assert reply.code == ("insufficient_memory" if is_of_memory else "invalid_request")

@@ -1,14 +1,18 @@
-"""Whom the server believes about the address of a client. Shutdown is in tests/contract/http."""
+"""Whom the server believes about the address of a client; what does not end it. Shutdown is in tests/contract/http."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from jan_serve.http.draining_server import server_config
+from jan_serve.http import draining_server
+from jan_serve.http.draining_server import DrainingServer, server_config
+from jan_serve.http.lifecycle import Lifecycle
 
 pytestmark = pytest.mark.anyio
 
@@ -36,3 +40,29 @@ async def test_only_a_proxy_on_this_machine_is_believed(
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/", headers=FORWARDED)).status_code == 204
     assert seen == [("192.168.1.7", "https") if is_this_machine and believes else (peer, "http")]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("can't start new thread"), MemoryError(), KeyError("a defect")]
+)
+async def test_what_fails_beside_the_requests_does_not_end_the_server(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors, attended = [error], asyncio.Event()
+
+    class Server(DrainingServer):
+        async def finish(self, drain_s: float) -> None:
+            pass
+
+        async def attend(self, idle_s: float) -> None:
+            if errors:
+                raise errors.pop()
+            attended.set()
+
+    monkeypatch.setattr(draining_server, "_TICK_S", 0.0)
+    server = Server(uvicorn.Config(lambda: None), Lifecycle(), 0.0)
+    loop = asyncio.create_task(server.main_loop())
+    async with asyncio.timeout(60):
+        await attended.wait()
+        server.stop()
+        await loop

@@ -26,10 +26,10 @@ from jan_serve.http.errors import (
     Problem,
     field_errors,
     http_problem,
-    internal_problem,
     logged_problem,
     problem_of,
     status_of,
+    unexpected_problem,
     validation_problem,
 )
 
@@ -86,7 +86,10 @@ def test_when_to_come_back(error: JanServeError, status: int, retry_after: str |
 
 
 def test_our_own_failures_say_nothing_of_the_inside() -> None:
-    for problem in (problem_of(ProtocolError("frame at 0x7f00 in /home/x")), internal_problem()):
+    for problem in (
+        problem_of(ProtocolError("frame at 0x7f00 in /home/x")),
+        unexpected_problem(KeyError("/home/x")),
+    ):
         assert (problem.status, problem.message) == (500, INTERNAL_MESSAGE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -264,6 +265,25 @@ async def test_an_unexpected_error_before_the_answer_is_a_500_without_details(
     assert "x-request-id" in around.headers()
     assert around.observed[0][2].error == "internal_error"
     assert "/secret/path" in caplog.text, "the log has it"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), "insufficient_memory"),
+        (RuntimeError("can't start new thread"), "insufficient_memory"),
+        (OSError(errno.EMFILE, "Too many open files"), "unavailable"),
+    ],
+)
+async def test_what_is_lacking_for_a_moment_is_no_fault_of_the_server(
+    around: Around, error: Exception, code: str
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise error
+
+    await around.run(app)
+    assert around.sent[0]["status"] == 503 and around.observed[0][2].error == code
+    assert int(dict(around.sent[0]["headers"])[b"retry-after"]) >= 1
 
 
 async def test_an_unexpected_error_during_the_answer_drops_the_connection(around: Around) -> None:

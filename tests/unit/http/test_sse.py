@@ -60,7 +60,12 @@ async def test_done_comes_after_success_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(EngineCrashed("x"), b"engine_crashed"), (ValueError("secret"), b"internal_error")]
+    ("error", "code"),
+    [
+        (EngineCrashed("x"), b"engine_crashed"),
+        (ValueError("secret"), b"internal_error"),
+        (MemoryError(), b"insufficient_memory"),
+    ],
 )
 async def test_a_failure_is_the_last_event(error: Exception, code: bytes) -> None:
     record, numbers = RequestRecord("r"), Numbers(2, error)

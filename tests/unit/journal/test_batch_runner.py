@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -121,6 +122,38 @@ async def test_a_batch_at_which_the_server_fails_ends_and_stops_no_other(
     bench.runner.register("x", Form)
     await bench.add("two", "a")
     assert await bench.ended("two") == "completed"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), KeyError("a defect")]
+)
+async def test_whatever_ends_a_look_at_the_batches_they_are_looked_at_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    errors, look = [error], bench.table.open_batches
+
+    async def open_batches() -> Sequence[Batch]:
+        if errors:
+            raise errors.pop()
+        return await look()
+
+    monkeypatch.setattr(bench.table, "open_batches", open_batches)
+    await bench.add("one", "a")
+    assert await bench.ended("one") == "completed"
+
+
+async def test_a_lack_of_memory_is_no_fault_of_a_batch(bench: Bench) -> None:
+    errors = [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.EMFILE, "Too many")]
+
+    def form() -> Form:
+        if errors:
+            raise errors.pop()
+        return Form()
+
+    bench.runner.register("x", form)
+    await bench.add("one", content=b"x")
+    assert await bench.ended("one") == "completed"
+    assert errors == []
 
 
 @pytest.mark.parametrize("facts", [b"", b"\xff", b"[]", b'{"counts": 1}', b'{"times": {"a": "b"}}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.errors import StoreError
+from jan_serve.errors import JournalUnusable, StoreError
 from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import Batch, BatchFacts, BatchTable, Line, Reply
@@ -192,7 +193,7 @@ async def test_what_the_journal_holds_is_taken_up_once_it_can_be_used(
         nonlocal tries
         tries += 1
         if tries < 4:
-            raise StoreError("It is in use.")
+            raise StoreError("It is in use.") if tries < 3 else MemoryError
         begun.set()
 
     background = Background(Journal(tmp_path / FILE_NAME, 1 << 30))
@@ -216,4 +217,34 @@ async def test_a_cancelled_call_is_no_cancelled_work_though_the_thread_has_other
     go_on.set()
     assert await other
     assert await journal.run(lambda db: find_log(db, Work("", ANSWER.id))) == Log("w", b"one two")
+    await journal.close()
+
+
+async def test_work_for_which_there_is_no_thread_is_refused_and_not_done_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    journal = Journal(tmp_path / FILE_NAME, 1 << 30)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(JournalUnusable, match="no memory"):
+            await AnswerTable(journal).begin(ANSWER)
+    assert await AnswerTable(journal).open_answers() == []
+    await journal.close()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "Too many open files")])
+async def test_a_lack_of_memory_or_descriptors_says_that_the_journal_cannot_be_used_now(
+    tmp_path: Path, error: Exception
+) -> None:
+    def work(_: sqlite3.Connection) -> None:
+        raise error
+
+    await fill(tmp_path / FILE_NAME)
+    journal = Journal(tmp_path / FILE_NAME, 1 << 30)
+    with pytest.raises(JournalUnusable):
+        await journal.run(work)
+    assert await AnswerTable(journal).open_answers() == [ANSWER]
     await journal.close()

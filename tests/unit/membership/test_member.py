@@ -63,6 +63,23 @@ async def test_it_keeps_trying_and_logs_a_failure_once(caplog: pytest.LogCapture
         await member.left()
 
 
+async def test_a_try_that_fails_in_any_way_is_not_the_last() -> None:
+    errors: list[Exception] = [RuntimeError("can't start new thread"), ValueError("a defect")]
+
+    def membership() -> Membership:
+        if errors:
+            raise errors.pop()
+        return Membership(proxy.url, "http://10.0.0.5:1337", "hybrid")
+
+    proxy = FakeNode(routes={"/nodes/add": ADDED, "/nodes/remove": sending(reply("Deleted successfully"))})
+    async with fake_nodes(proxy):
+        member = ProxyMember(membership, renew_s=0.05, first_retry_s=0.01)
+        member.listening(lambda: None)
+        await until(lambda: len(proxy.calls) >= 2)
+        member.stopping(0.0)
+        await member.left()
+
+
 async def test_at_a_real_proxy_it_becomes_a_node_and_leaves() -> None:
     async with fake_nodes(FakeNode()) as (node,), running_proxy() as front:
         member = member_of(front.url, node.url)

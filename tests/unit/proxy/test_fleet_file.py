@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ from jan_serve.errors import SettingsError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role
 from jan_serve.proxy.fleet_file import FleetFile
+from jan_serve.store.files.small_files import write_atomically
 from tests.support.fake_nodes import FakeNode, fake_nodes, running_proxy
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +113,34 @@ async def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
     file.save(Fleet("prefix", Random(1)))
     await file.close()
     assert "No space left" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError("can't start new thread")]
+)
+async def test_what_could_not_be_written_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    failures, is_written = 2, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def write(path: Path, content: bytes, *, mode: int | None = None) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise error
+        write_atomically(path, content, mode=mode)
+        loop.call_soon_threadsafe(is_written.set)
+
+    monkeypatch.setattr("jan_serve.proxy.fleet_file.write_atomically", write)
+    monkeypatch.setattr("jan_serve.proxy.fleet_file.DELAY_S", 0.001)
+    file = FleetFile(tmp_path / "fleet.json")
+    file.open()
+    file.save(Fleet("prefix", Random(1)))
+    async with asyncio.timeout(60):
+        await is_written.wait()
+    await file.close()
+    assert b"nodes" in (tmp_path / "fleet.json").read_bytes()
 
 
 async def test_a_restarted_proxy_knows_its_nodes_and_those_named_at_the_start(tmp_path: Path) -> None:

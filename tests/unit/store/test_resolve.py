@@ -11,12 +11,13 @@ from queue import SimpleQueue
 import pytest
 from msgspec.structs import replace
 
-from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
+from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError, Unavailable
 from jan_serve.store.default_model import LastModel
 from jan_serve.store.index import STATE_FOLDER, ModelEntry, ModelIndex
 from jan_serve.store.model_folder import ModelFolder
 from jan_serve.store.model_names import ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
+from tests.unit.store.descriptors import no_descriptors
 from tests.unit.store.gguf_builder import BOOL, GgufBytes, key, string_key, uint_key
 
 FILES = (
@@ -251,6 +252,17 @@ def test_the_default_of_several_models_is_never_the_built_in_one(
     found = ModelResolver(models, builtin=builtin, index=ModelIndex(models)).default()
     assert found.entry is not None
     assert (found.entry.name, found.reason, found.is_expected) == (name, reason, False)
+
+
+def test_a_note_that_cannot_be_read_now_or_was_not_written_is_not_given_up(tmp_path: Path) -> None:
+    last = LastModel(tmp_path)
+    with no_descriptors(), pytest.raises(Unavailable):
+        assert last.name
+    assert last.name is None
+    with no_descriptors():
+        last.note("b")
+    last.note("b")
+    assert LastModel(tmp_path).name == "b"
 
 
 def test_the_default_of_a_server_stays_whatever_it_loads(tmp_path: Path, builtin: tuple[str, Path]) -> None:

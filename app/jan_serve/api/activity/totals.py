@@ -51,13 +51,17 @@ class Totals:
             await self.save()
 
     async def save(self) -> None:
+        """Goes on if its caller leaves: what is on its way to the disk is counted nowhere else."""
+        await asyncio.shield(asyncio.create_task(self._save(), name="totals"))
+
+    async def _save(self) -> None:
         async with self._saving:
             self._saved_s = time.monotonic()
             waiting, self._waiting = self._waiting, {}
             for day, totals in waiting.items():
                 try:
                     await asyncio.to_thread(self._files.add, day, totals)
-                except OSError as error:
+                except Exception as error:
                     logger.warning("the totals of %s are not saved yet: %s", day, error)
                     again = self._waiting.setdefault(day, DayTotals())
                     for row in totals.rows:

@@ -58,7 +58,7 @@ class DaemonThreads(ThreadPoolExecutor):
             self._running.add(thread)
         try:
             thread.start()
-        except RuntimeError:  # the system has no thread left
+        except (RuntimeError, MemoryError):  # the system has no thread left
             with self._changed:
                 self._running.discard(thread)
                 if not self._running:  # else one of them takes it

@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from jan_serve.errors import InsufficientStorage, StoreError, Unavailable
+from jan_serve.core.shortage import shortage
+from jan_serve.errors import InsufficientStorage, StoreError
 
 _MAX_RESERVE: Final = 256 << 20
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -42,10 +43,7 @@ def check_room(folder: Path, n_bytes: int) -> None:
         )
 
 
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-
-
 def raise_if_exhausted(error: OSError) -> None:
     """Raises Unavailable if this process has no file descriptor or memory left: what is missing then may be there."""
-    if error.errno in _EXHAUSTED:
-        raise Unavailable(f"The server cannot open more files now ({error.strerror}).") from error
+    if (lacking := shortage(error)) is not None:
+        raise lacking from error

@@ -314,7 +314,9 @@ class ModelManager:
             if resident.client is not None:
                 resident.client.fail_all(error)
         self._idle.set()
-        await asyncio.gather(*(resident.stop() for resident in self._loaded.residents.values()))
+        # A client that leaves its `suspend` must not cancel them, as `gather` would: a model would stay half unloaded.
+        if stops := [resident.stop() for resident in self._loaded.residents.values()]:
+            await asyncio.wait(stops)
 
     async def _acquire(self, resolved: Resolved) -> ResidentModel:
         self._refuse_when_closed()  # it may have closed while the name was resolved

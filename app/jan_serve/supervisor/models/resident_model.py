@@ -15,6 +15,7 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ModelState, ModelStatus
+from jan_serve.core.shortage import shortage
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
@@ -155,15 +156,20 @@ class ResidentModel:
         except JanServeError as error:
             # The worker did not get the load: nothing but its watchdog would end it.
             self._early_outcome = error
+        except Exception as error:  # requests must not wait for ever
+            reason = f"The model `{self.source.name}` could not be started ({type(error).__name__})."
+            self._early_outcome = shortage(error) or JanServeError(reason)
         self._on_change()
 
     async def _stop(self) -> None:
         if self._loading is not None and not self._loading.done():
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
-        await self.worker.stop()
-        self.mark_gone()
-        self._on_change()
+        try:
+            await self.worker.stop()
+        finally:
+            self.mark_gone()
+            self._on_change()
 
     def mark_gone(self) -> None:
         """Call once its worker has ended."""

@@ -15,6 +15,7 @@ import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.shortage import shortage
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_memory import Footprint, FreeMemory
@@ -146,7 +147,9 @@ class LoadPreparation:
             return await asyncio.to_thread(self._look, source)
         except JanServeError as error:
             return error
-        except Exception:
+        except Exception as error:
+            if (lacking := shortage(error)) is not None:
+                return lacking
             # A bug in the resolver must not leave requests waiting.
             logger.exception("cannot prepare the load of %s", source.name)
             return JanServeError(f"The model `{source.name}` could not be prepared.")

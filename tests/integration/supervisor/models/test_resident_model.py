@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.errors import ProtocolError
+from jan_serve.errors import InsufficientMemory, JanServeError, ProtocolError
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
@@ -46,6 +46,27 @@ async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     assert isinstance(made.outcome, ProtocolError)
     await made.stop()
     assert (made.state, children()) == (LoadState.GONE, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(MemoryError(), InsufficientMemory), (ValueError("a defect"), JanServeError)]
+)
+async def test_whatever_a_start_raises_the_load_is_over(
+    error: Exception, outcome: type[JanServeError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = asyncio.Event()
+    worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
+    made = ResidentModel(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
+
+    async def fail(_load: object) -> None:
+        raise error
+
+    monkeypatch.setattr(worker, "start", fail)
+    made.load(lambda: pytest.fail("it has not begun"))
+    async with asyncio.timeout(60):
+        await changed.wait()
+    assert type(made.outcome) is outcome
+    await made.stop()
 
 
 async def test_a_stop_during_the_load_frees_the_memory_once() -> None:

@@ -73,6 +73,20 @@ async def test_who_waits_and_who_runs_is_told(tmp_path: Path) -> None:
         assert loaded(manager) == ["fake"]
 
 
+async def test_a_sleep_whose_client_leaves_does_not_keep_the_model_from_its_next_load(tmp_path: Path) -> None:
+    async with fake_manager(tmp_path) as manager:
+        sleeper = Sleeper(manager, lambda: None)
+        await manager.load(None)
+        sleeping = asyncio.create_task(sleeper.sleep(1))
+        while manager.snapshot().models[0].state != "stopping":
+            await asyncio.sleep(0)
+        sleeping.cancel()
+        await asyncio.gather(sleeping, return_exceptions=True)
+        async with asyncio.timeout(60):
+            await sleeper.wake(())
+        assert loaded(manager) == ["fake"]
+
+
 async def test_a_second_sleep_keeps_what_the_first_remembered(tmp_path: Path) -> None:
     async with fake_manager(tmp_path) as manager:
         sleeper = Sleeper(manager, lambda: None)

@@ -22,7 +22,7 @@ from jan_serve.errors import (
     Overloaded,
     TemplateError,
 )
-from jan_serve.http.errors import Problem, http_problem, internal_problem, problem_of, validation_problem
+from jan_serve.http.errors import Problem, http_problem, problem_of, unexpected_problem, validation_problem
 from tests.unit.http.test_errors import PAYLOAD, all_errors
 
 TYPES = {
@@ -62,7 +62,7 @@ def test_only_what_may_pass_is_a_5xx(error: JanServeError, status: int) -> None:
         (http_problem(503, "draining", "The server is shutting down.").problem, 529),
         (http_problem(413, "too_large", "Too large.").problem, 413),
         (validation_problem([{"loc": ("body", "max_tokens"), "msg": "Field required", "type": "missing"}]), 400),
-        (internal_problem(), 500),
+        (unexpected_problem(KeyError("a")), 500),
     ],
 )  # fmt: skip
 def test_rejections_by_guards(problem: Problem, status: int) -> None:

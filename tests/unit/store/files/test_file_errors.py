@@ -12,8 +12,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from jan_serve.config.config_file import read_config_file
 from jan_serve.core.models.listed_model import Variant
 from jan_serve.errors import InsufficientStorage, JanServeError, StoreError, Unavailable
+from jan_serve.store.default_model import ChosenModel
 from jan_serve.store.files import file_errors
 from jan_serve.store.files.file_errors import check_room, storage_error
 from jan_serve.store.gguf.gguf_header import read_gguf_header
@@ -102,6 +104,8 @@ READS: dict[str, Callable[[Path], object]] = {
     "records": lambda folder: ModelIndex(folder).records(),
     "variants": lambda folder: VariantIndex(folder).all(),
     "a grammar": lambda folder: GrammarFiles({}, folder)["g"],
+    "the default model": lambda folder: ChosenModel(folder).name(),
+    "settings": lambda folder: read_config_file(folder / "m.gguf", required=False),
     "a template": lambda folder: read_template(folder / "g.gbnf"),
 }
 

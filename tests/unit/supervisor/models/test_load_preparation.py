@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import cast
 
 import pytest
 
 from jan_serve.core.models.model_source import ModelSource
+from jan_serve.errors import Unavailable
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation, SourceResolver
@@ -63,3 +65,22 @@ async def test_what_is_old_is_looked_up_again() -> None:
         resolver.now += GOOD_FOR_S
         await prepared(preparation, changed)
     assert resolver.looks == 2
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), MemoryError()])
+async def test_what_was_lacking_for_a_moment_is_said_and_looked_up_again(error: Exception) -> None:
+    looks, changed = [error], asyncio.Event()
+
+    class Resolver(SlowResolver):
+        def needs(self, source: ModelSource) -> LoadNeeds:
+            if looks:
+                raise looks.pop()
+            return super().needs(source)
+
+    preparation = LoadPreparation(cast(SourceResolver, Resolver(0.0)), None, changed.set, lambda: 0.0)
+    assert preparation.result(SOURCE) is None
+    async with asyncio.timeout(60):
+        await changed.wait()
+        assert isinstance(preparation.result(SOURCE), Unavailable)
+        preparation.forget(SOURCE)  # as the manager does with each failure
+        await prepared(preparation, changed)

@@ -28,7 +28,7 @@ from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, Inpu
 from jan_serve.dialects.openai.responses.wire_reply import Event, ResponseBody
 from jan_serve.errors import Draining, InvalidState, JanServeError, StoreError
 from jan_serve.generation.service import GenerationService
-from jan_serve.http.errors import internal_problem, logged_problem
+from jan_serve.http.errors import logged_problem, unexpected_problem
 from jan_serve.http.replies import json_bytes, named_frame
 from jan_serve.http.request_record import RequestRecord
 from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
@@ -261,10 +261,11 @@ class BackgroundResponses:
                 error = StoreError(error.message)
             record.error = error.code
             await self._end(live, [live.renderer.failed(logged_problem(error, answer.id))])
-        except Exception:
+        except Exception as error:
             logger.exception("%s failed", answer.id)
-            record.error = JanServeError.code
-            await self._end(live, [live.renderer.failed(internal_problem())])
+            problem = unexpected_problem(error)
+            record.error = problem.code
+            await self._end(live, [live.renderer.failed(problem)])
 
     async def _end(self, live: LiveAnswer, events: Iterable[Event]) -> None:
         """The last events. A whole answer that the journal cannot take stays in memory."""

@@ -1,4 +1,4 @@
-"""Whether a process got no memory is told from the exception, or from one that led to it."""
+"""What a process lacks for a moment is told from the exception, or from one that led to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 import pytest
 
-from jan_serve.core.memory_shortage import ran_out_of_memory
+from jan_serve.core.shortage import ran_out_of_memory, shortage
+from jan_serve.errors import InsufficientMemory, Unavailable
 
 SHORTAGES: Final = (
     MemoryError(),
@@ -40,8 +41,18 @@ def _chained(cause: Exception, *, explicit: bool) -> Exception:
 @pytest.mark.parametrize("explicit", [True, False])
 def test_the_root_cause_counts(explicit: bool) -> None:
     for error in SHORTAGES:
-        assert ran_out_of_memory(error)
+        assert ran_out_of_memory(error) and type(shortage(error)) is InsufficientMemory
         assert ran_out_of_memory(_chained(error, explicit=explicit))
     for error in OTHERS:
-        assert not ran_out_of_memory(error)
+        assert not ran_out_of_memory(error) and shortage(error) is None
         assert not ran_out_of_memory(_chained(error, explicit=explicit))
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_lack_of_descriptors_is_named(number: int) -> None:
+    for error in (
+        OSError(number, "Too many open files"),
+        _chained(OSError(number, "Too many"), explicit=False),
+    ):
+        lacking = shortage(error)
+        assert type(lacking) is Unavailable and "more files now (Too many" in lacking.message
