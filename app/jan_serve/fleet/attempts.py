@@ -58,8 +58,9 @@ _LOOK_S: Final = 5.0
 
 
 class Ending(Enum):
-    """UNREACHED: nobody took the connection. RESET: it ended. SILENT: it gives no sign of life. REFUSED: the node
-    says that it cannot now. FINAL: all else, which another node would not do better."""
+    """UNREACHED: nobody took the connection, or the node closes it because it takes no requests. RESET: it ended.
+    SILENT: it gives no sign of life. REFUSED: the node says that it cannot now. FINAL: all else, which another node
+    would not do better."""
 
     UNREACHED = auto()
     RESET = auto()
@@ -79,7 +80,7 @@ class Attempts:
         budget.count(now)
 
     def may_go_on(self, ending: Ending, assignment: Assignment, now: float) -> bool:
-        """Count an attempt that has ended. The budget is not for connections that nobody took, nor for requests that a
+        """Count an attempt that has ended. The budget is not for nodes that nobody reached, nor for requests that a
         node had when it ended: these cannot multiply."""
         self.asked += 1
         self._reached += ending is not Ending.UNREACHED

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
@@ -41,7 +42,7 @@ MAX_HEADERS: Final = 1000
 MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 PROBE_S: Final = 0.3
-FIRST_REQUEST_S: Final = 1.0
+NEXT_REQUEST_S: Final = 1.0
 
 _STEP: Final = 2048
 """Bytes that are parsed at once: the shortest requests in them are all that can queue up unseen."""
@@ -88,7 +89,8 @@ class HttpConnection(HttpToolsProtocol):
     interim response before the head of the answer (RFC 9110, section 15.2), an empty line between events after it. A
     client that is gone answers with RST, and the next write ends the connection.
 
-    When the server ends, a connection that is younger than `first_request_s` still gets an answer to its first request.
+    When the server ends, a connection closes after an answer that says so, or `next_request_s` after it was made or
+    answered without that: its client cannot know of the end when it sends its next request.
 
     Above `max_connections`, a new connection closes the one that has waited for its client for the longest time. One
     whose request is being answered stays.
@@ -98,7 +100,7 @@ class HttpConnection(HttpToolsProtocol):
     timeout_s: float = TIMEOUT_S
     max_head_bytes: int = MAX_HEAD_BYTES
     probe_s: float = PROBE_S
-    first_request_s: float = FIRST_REQUEST_S
+    next_request_s: float = NEXT_REQUEST_S
 
     _waiting: ClassVar[dict[HttpConnection, None]] = {}
     """Connections with a deadline, the earliest first. Of the whole process, as file descriptors are."""
@@ -108,7 +110,8 @@ class HttpConnection(HttpToolsProtocol):
     )
     _between_messages = True
     _head_begun = False
-    _made = 0.0
+    _free_since = 0.0  # made, or the last answer complete
+    _is_ending = False
     _half_closed = False
     _pieces = 0  # of bodies, in this turn
     _overhead = 0  # bytes since a head or a piece of a body was complete
@@ -120,6 +123,7 @@ class HttpConnection(HttpToolsProtocol):
     _buffered = 0
     _deadline: asyncio.TimerHandle | None = None
     _probing: asyncio.TimerHandle | None = None
+    _end: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -127,7 +131,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._made = self.loop.time()
+        self._free_since = self.loop.time()
         self.flow = _Flow(transport, self._has_rest)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -141,14 +145,14 @@ class HttpConnection(HttpToolsProtocol):
         self._watch()
 
     def shutdown(self) -> None:
-        rest_s = self._made + self.first_request_s - self.loop.time()
-        if self._answering is None and rest_s > 0:
-            self.loop.call_later(rest_s, self.shutdown)
-        else:
-            super().shutdown()
+        self._is_ending = True
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.response_started:
+            cycle.keep_alive = False
+        self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for handle in (self._deadline, self._probing, self._parsing):
+        for handle in (self._deadline, self._probing, self._parsing, self._end):
             if handle is not None:
                 handle.cancel()
         self._waiting.pop(self, None)
@@ -196,6 +200,8 @@ class HttpConnection(HttpToolsProtocol):
         scope: Any = self.scope
         attach_hooks(scope, ConnectionHooks(target=self.url, abort=self._abort))
         super().on_headers_complete()
+        if self._is_ending:
+            self.cycle.keep_alive = False
         self._between_messages = self._head_begun = False
         self._overhead = self._unread = 0
         self._watch()
@@ -212,6 +218,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._free_since = self.loop.time()
+        if self._is_ending:
+            self._end_soon()
         self._unset_keepalive_if_required()  # `_watch` has its own
         self._parse()
         if not self.pipeline and not self._is_answering():
@@ -224,6 +233,20 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn for a request that llhttp rejects."""
         self._refuse(HTTPStatus.BAD_REQUEST, "bad_request", "The request is not valid HTTP/1.1.")
+
+    def _end_soon(self) -> None:
+        left_s = self._free_since + self.next_request_s - self.loop.time()
+        # The second turn of the event loop comes after what has arrived meanwhile is read, however long this one takes.
+        then = partial(self.loop.call_soon, self._end_now)
+        self._end = self.loop.call_later(max(left_s, 0.0), self.loop.call_soon, then)
+
+    def _end_now(self) -> None:
+        if self._is_answering() or self.transport.is_closing():
+            return
+        if self._head_begun or self._overhead:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "draining", "The server is shutting down.")
+        else:
+            self.transport.close()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._answering = cycle

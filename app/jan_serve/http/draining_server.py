@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -79,6 +80,20 @@ class DrainingServer(uvicorn.Server, ABC):
         finally:
             signal.signal(number, before)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's; whom the system has accepted since the last turn of the event loop is served, too."""
+        listening = sockets or []
+        accepted = [connection for sock in listening for connection in _accepted(sock)]
+        for each in (*self.servers, *listening):
+            each.close()
+        for connection in accepted:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, connection)
+        await super().shutdown(sockets)
+
+    def _connection(self) -> asyncio.Protocol:
+        kind: Any = self.config.http_protocol_class
+        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # A terminal that closes sends SIGHUP after Ctrl-C or the service manager's signal: no second wish to end.
         if self._lifecycle.draining and sig == getattr(signal, "SIGHUP", None):
@@ -135,6 +150,13 @@ class DrainingServer(uvicorn.Server, ABC):
             self.force_exit = True
         finally:
             self._stop.set()
+
+
+def _accepted(sock: socket.socket) -> Iterator[socket.socket]:
+    """Those that wait at a socket, which does not block."""
+    with contextlib.suppress(OSError):
+        while True:
+            yield sock.accept()[0]
 
 
 def server_config(

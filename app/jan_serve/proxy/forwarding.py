@@ -320,6 +320,9 @@ class Forwarder:
                     if relay.exchange.head.status not in _ELSEWHERE:
                         return relay
                     held, ending = relay, Ending.REFUSED
+                    if relay.exchange.head.is_end:
+                        self.failed(assignment.node)
+                        ending = Ending.UNREACHED
                 if not attempts.may_go_on(ending, assignment, self.clock()):
                     break
             if held is not None:

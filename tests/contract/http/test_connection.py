@@ -36,15 +36,15 @@ class QuickConnection(SmallConnection):
 
 
 class LateConnection(HttpConnection):
-    """Its first request may come long after the server's end began."""
+    """Its next request may come long after the server's end began."""
 
-    first_request_s = 600.0
+    next_request_s = 600.0
 
 
 class SoonConnection(HttpConnection):
-    """Its first request has to come soon."""
+    """Its next request has to come soon."""
 
-    first_request_s = 0.1
+    next_request_s = 0.1
 
 
 def completion(**body: Any) -> bytes:
@@ -453,16 +453,36 @@ def recording(connection: type[HttpConnection]) -> tuple[type[HttpConnection], l
     return Recorded, made
 
 
+@pytest.mark.parametrize("answered", [0, 1])
 @pytest.mark.parametrize("sent", [0, 10, len(HEALTH) - 1])
-async def test_the_first_request_on_a_new_connection_is_answered_at_the_end_of_the_server(sent: int) -> None:
-    """The server has taken the connection: its client cannot know that the end began before the request came."""
+async def test_the_next_request_on_a_connection_is_answered_at_the_end_of_the_server(
+    sent: int, answered: int
+) -> None:
+    """Its client cannot know that the end began before the request came."""
     connection, made = recording(LateConnection)
     async with live_server(connection=connection) as port, raw_client(port) as client:
-        await client.send(HEALTH[:sent])
+        await client.send(HEALTH * answered + HEALTH[:sent])
+        for _ in range(answered):
+            await client.until(b"}")
         await until(lambda: bool(made))
         made[0].shutdown()
         await client.send(HEALTH[sent:])
-        assert b" 200 OK" in await client.until(b"\r\n\r\n")
+        answer = await client.rest()
+        assert (answer.count(b" 200 OK"), answer.count(b"connection: close")) == (1, 1)
+
+
+async def test_a_request_behind_an_answer_that_had_begun_is_answered_at_the_end_of_the_server() -> None:
+    """The head of that answer did not say that the connection ends."""
+    gate = Gate("Hel", "lo.")
+    connection, made = recording(LateConnection)
+    async with live_server(over(gate)[1], connection=connection) as port, raw_client(port) as client:
+        await client.send(completion(stream=True))
+        await client.until(b"\r\n\r\n")
+        made[0].shutdown()
+        gate.opened.set()
+        await client.until(b"[DONE]")
+        await client.send(HEALTH)
+        assert b" 200 OK" in await client.rest()
 
 
 async def test_a_connection_without_a_request_does_not_hold_up_the_end_of_the_server() -> None:
@@ -471,3 +491,13 @@ async def test_a_connection_without_a_request_does_not_hold_up_the_end_of_the_se
         await until(lambda: bool(made))
         made[0].shutdown()
         assert await client.rest() == b""
+
+
+async def test_a_part_of_a_head_is_refused_at_the_end_of_the_server() -> None:
+    connection, made = recording(SoonConnection)
+    async with live_server(connection=connection) as port, raw_client(port) as client:
+        await client.send(HEALTH[:10])
+        await until(lambda: bool(made))
+        made[0].shutdown()
+        head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+        assert (head[9:12], json.loads(body)["error"]["code"]) == (b"503", "draining")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from jan_serve.proxy.app import Proxy
+from jan_serve.proxy.server import ProxyServer, proxy_config
+from jan_serve.proxy.settings import ProxySettings
 from tests.support.engines import Gate
 from tests.support.front_process import FrontProcess, front_process
 from tests.support.processes import wait_until, workers_of
@@ -97,3 +102,25 @@ def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:
         front.signal(signal.SIGINT)
         status, log = front.end()
         assert (status, "Traceback" in log) == (0, False)
+
+
+@pytest.mark.anyio
+async def test_whom_the_system_accepts_in_the_last_moment_is_answered() -> None:
+    class LastMoment(ProxyServer):
+        async def main_loop(self) -> None:
+            await super().main_loop()
+            client.connect(sock.getsockname())
+            client.sendall(b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
+
+    proxy = Proxy(ProxySettings())
+    proxy.open()
+    with socket.create_server(("127.0.0.1", 0)) as sock, socket.socket() as client:
+        server = LastMoment(proxy_config(proxy.app), proxy.lifecycle, drain_s=0.0)
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        await server.listening.wait()
+        server.stop()
+        await serving
+        await proxy.close()
+        client.settimeout(60)
+        answer = await asyncio.to_thread(client.recv, 1000)
+    assert answer.startswith(b"HTTP/1.1 503 ")

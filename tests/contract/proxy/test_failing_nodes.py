@@ -74,6 +74,31 @@ async def test_what_is_tried_elsewhere_and_what_is_not(broken: bytes, status: in
         assert first.status_code in (status, 502, 503, 429)
 
 
+async def test_requests_that_a_node_refuses_at_its_end_are_answered_by_another_one() -> None:
+    """As many as there are: the share of retries is for nodes that are overloaded."""
+    n = 16
+    refused = asyncio.Event()
+
+    async def refuse(request: Received, writer: asyncio.StreamWriter) -> None:
+        await refused.wait()
+        writer.write(reply({"status": "draining"}, 503, connection="close"))
+
+    ends, works = FakeNode("ends", answer=refuse), FakeNode("works")
+    async with fake_nodes(ends, works), running_proxy(ends) as front, asyncio.TaskGroup() as group:
+        asked = [group.create_task(front.chat()) for _ in range(n)]
+        while len(ends.generations) < n:
+            await asyncio.sleep(0.001)
+        await front.add(works)
+        ends.health = (503, {"status": "draining"})
+        refused.set()
+        answers = [await each for each in asked]
+        assert [answer.json()["node"] for answer in answers] == ["works"] * n
+        node = front.proxy.fleet.find(ends.url)
+        assert node is not None
+        while node.state is not NodeState.DRAINING:  # at once, long before its next check is due
+            await asyncio.sleep(0.001)
+
+
 async def test_the_only_nodes_refusal_reaches_the_client_with_a_bounded_wait() -> None:
     busy = FakeNode(answer=sending(reply({"message": "busy"}, 503, retry_after="1000000000")))
     async with fake_nodes(busy), running_proxy(busy) as front:

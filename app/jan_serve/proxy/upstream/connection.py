@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum, auto
+from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
@@ -51,6 +52,12 @@ class AnswerHead(msgspec.Struct, frozen=True):
 
     def header(self, name: bytes) -> bytes | None:
         return next((value for key, value in self.headers if key == name), None)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the node takes no requests: it refuses this one, and closes the connection."""
+        refuses = self.status == HTTPStatus.SERVICE_UNAVAILABLE
+        return refuses and (self.header(b"connection") or b"").lower() == b"close"
 
 
 class NodeConnection(asyncio.Protocol):
