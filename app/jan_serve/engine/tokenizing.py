@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -193,4 +194,5 @@ def _added(vocab: Vocab) -> tuple[list[int], list[int]]:
 def _yield_to_others() -> None:
     """Give this thread a lower priority, where threads have their own."""
     if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        with contextlib.suppress(OSError):  # an initialiser that fails breaks its pool for ever
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -223,10 +223,12 @@ class NodeRegistry:
             )
             if status != HTTPStatus.OK:
                 raise NodeFailure(Failure.PROTOCOL, f"refuses to end with status {status}{_said(content)}")
-        except NodeFailure as failure:
+        except BaseException as error:  # nothing but the node's end would undo it
             self.probes.ending.discard(node)
             self.fleet.set_state(node, *before)
-            raise node_failed(node.name, failure) from None
+            if isinstance(error, NodeFailure):
+                raise node_failed(node.name, error) from None
+            raise
         self.probes.soon(node)
 
     def ended(self, node: Node) -> None:

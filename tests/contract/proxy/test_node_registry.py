@@ -206,6 +206,18 @@ async def test_a_node_that_refuses_to_end_stays() -> None:
         assert "1 nodes were not ended" in everything.json()["message"]
 
 
+async def test_a_node_that_could_not_be_asked_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    node = FakeNode(routes={"/terminate": sending(reply(b""))})
+    async with fake_nodes(node), running_proxy(node) as front:
+        with monkeypatch.context() as patch:
+            patch.setattr(front.proxy.client, "fetch_json", fail)
+            assert (await front.client.post("/nodes/terminate", json={"url": node.url})).status_code == 503
+        assert (await front.chat()).status_code == 200
+
+
 async def test_terminate_all_is_not_for_web_pages() -> None:
     node = FakeNode(routes={"/terminate": sending(reply(b""))})
     async with fake_nodes(node), running_proxy() as front:

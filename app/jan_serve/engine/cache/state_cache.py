@@ -64,6 +64,8 @@ class StateCache:
         self._lock = threading.RLock()
         # One thread, which alone touches the files.
         self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
+        if self._disk is not None:
+            self._disk.submit(int)  # starts it here, where a lack of threads fails the load and no answer
 
     @property
     def disk_bytes(self) -> int:

@@ -15,9 +15,10 @@ import msgspec
 import psutil
 
 from jan_serve.core.media import MediaPiece
+from jan_serve.core.shortage import shortage
 from jan_serve.engine.llama.projector import Embeddings
 from jan_serve.engine.prompt_media import MediaChunk
-from jan_serve.errors import EngineFailure, JanServeError
+from jan_serve.errors import JanServeError
 
 _MAX_CACHE_BYTES = 512 * 2**20
 
@@ -119,8 +120,10 @@ class MediaEncoder:
                     self._finish(job, encode(job.chunk.number))
                 except JanServeError as error:
                     self._finish(job, error)
-                except MemoryError:
-                    self._finish(job, EngineFailure("There was not enough memory to encode an image."))
+                except Exception as error:
+                    if (lacking := shortage(error)) is None:
+                        raise
+                    self._finish(job, lacking)
 
     def _wait(self) -> MediaPiece:
         """The piece of the oldest job that is not done."""

@@ -213,9 +213,10 @@ class WorkerProcess:
         stderr = StderrReader(process, self._tail, worker_log)
         watch = asyncio.create_task(self._watch())
         try:
-            await self._until_end(process)
+            await self._until_end(process, watch)
         except Exception:
-            # A bug in the listener. Without events the worker is useless: kill it, which fails its requests.
+            # A bug in the listener. Without events, or its watch, the worker is useless: kill it, which fails its
+            # requests.
             logger.exception("cannot handle the events of worker %s of %s", process.pid, self._name)
         finally:
             watch.cancel()
@@ -226,12 +227,16 @@ class WorkerProcess:
             await asyncio.gather(watch, return_exceptions=True)
             self._finish(process)
 
-    async def _until_end(self, process: ChildProcess) -> None:
-        """Read events until the pipe or the process ends, then wait briefly for the other one."""
+    async def _until_end(self, process: ChildProcess, watch: asyncio.Task[None]) -> None:
+        """Read events until the pipe or the process ends, then wait briefly for the other one. Raises what ends the
+        watch."""
         events = asyncio.create_task(self._read_events())
         exited = asyncio.create_task(process.exited.wait())
         try:
-            await asyncio.wait({events, exited}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({events, exited, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if watch.done():
+                watch.result()
+                await asyncio.wait({events, exited}, return_when=asyncio.FIRST_COMPLETED)
             self._set_ending()
             # After the pipe's end the worker exits: wait for its exit status rather than kill it.
             await asyncio.wait({events, exited}, timeout=_EXIT_AND_EOF_APART_S)

@@ -139,6 +139,18 @@ def test_a_stretch_without_a_cut_is_read_aside_up_to_a_limit(byte_level: Vocab, 
         finish(tokenizer.tokens(text * 30, parse_special=True, param="text"))
 
 
+def test_a_system_that_refuses_another_priority_keeps_no_text_from_its_tokens(
+    byte_level: Vocab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.setpriority", refuse)
+    text = "a" * 40_000
+    ids = finish(TextTokenizer(byte_level).tokens(text, parse_special=True))
+    assert ids == byte_level.tokenize(text, add_special=False, parse_special=True)
+
+
 def test_words_that_stand_for_any_text_are_not_counted_by_bytes(tmp_path: Path) -> None:
     """BERT drops spaces, and has one token for a word that it does not know."""
     write_vocabulary(tmp_path / "bert.gguf", VocabularyFile("bert"))

@@ -25,6 +25,7 @@ from jan_serve.ipc.messages import Chunk, EngineEvent, EngineRequest, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import child_environment, own_command
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.watchdog import Watchdog
 from jan_serve.supervisor.workers.worker_process import (
     WorkerEnd,
     WorkerProcess,
@@ -233,6 +234,17 @@ async def test_a_request_that_the_worker_lost_is_ended() -> None:
         client = await watched.client()
         with pytest.raises(EngineStalled, match="idle"):
             await generate(client, "!forget")
+
+
+async def test_a_worker_whose_watch_fails_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with started(limits=QUICK) as watched:
+        client = await watched.client()
+        monkeypatch.setattr(Watchdog, "stall", fail)
+        with pytest.raises(EngineCrashed):
+            await generate(client, "!forget")  # nobody would notice
 
 
 async def test_a_long_stream_is_no_stall() -> None:

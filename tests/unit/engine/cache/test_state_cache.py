@@ -235,3 +235,16 @@ def test_a_flush_writes_the_most_recent_states_that_the_disk_may_hold(tmp_path: 
     cache.put(ids((4, N)), state(4, 3 * size))
     cache.flush(10.0)
     assert sorted(int(file.tokens[0]) for file in StateFiles(tmp_path, "key", 1 << 20)) == [2, 3]
+
+
+def test_a_lack_of_threads_costs_no_state_and_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cache = StateCache(0, StateFiles(tmp_path, "key", 1 << 20))
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    cache.put(ids((1, N)), state(7))
+    cache.flush(60.0)
+    assert len(StateFiles(tmp_path, "key", 1 << 20).index) == 1

@@ -13,7 +13,7 @@ from jan_serve.core.media import ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
 from jan_serve.engine.media.encoder import EncodeChunk, MediaEncoder
 from jan_serve.engine.prompt_media import MediaChunk
-from jan_serve.errors import EngineFailure
+from jan_serve.errors import EngineFailure, InsufficientMemory
 
 ROW = 4 * 8  # bytes of the embeddings of a chunk
 
@@ -40,7 +40,7 @@ class Bench:
 
     def __init__(self, limit_bytes: int = 1 << 20) -> None:
         self.log: list[str] = []
-        self.fails = False
+        self.failure: Exception | None = None
         self._may = threading.Semaphore(0)
         self._begun = threading.Semaphore(0)
         self._done = threading.Semaphore(0)
@@ -58,8 +58,8 @@ class Bench:
         self.log.append(f"encode {self._digest}{number}")
         self._begun.release()
         assert self._may.acquire(timeout=30)
-        if self.fails:
-            raise EngineFailure("no")
+        if self.failure is not None:
+            raise self.failure
         return np.full((1, 8), number, np.float32)
 
     def begun(self) -> None:
@@ -128,15 +128,25 @@ def test_what_nobody_wants_any_more_is_not_begun() -> None:
     assert [line for line in bench.log if line.startswith("encode")] == ["encode a0", "encode c0"]
 
 
-def test_a_failure_reaches_all_who_wait_and_is_forgotten_with_them() -> None:
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (EngineFailure("no"), EngineFailure),
+        (MemoryError(), InsufficientMemory),
+        (ImportError("x.so: failed to map segment from shared object"), InsufficientMemory),
+    ],
+)
+def test_a_failure_reaches_all_who_wait_and_is_forgotten_with_them(
+    failure: Exception, error: type[Exception]
+) -> None:
     bench, one = Bench(), chunk(piece("a"))
-    bench.fails = True
+    bench.failure = failure
     bench.encoder.want(1, one)
     bench.let()
-    with pytest.raises(EngineFailure):
+    with pytest.raises(error):
         bench.encoder.want(1, one)
     bench.encoder.forget(1)
-    bench.fails = False
+    bench.failure = None
     assert bench.encoder.want(2, one) is None
     bench.let()
     assert bench.encoder.want(2, one) is not None
