@@ -164,11 +164,12 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
 
 @dataclass
 class RunningProxy:
-    """url: of the proxy. client: for its users."""
+    """url: of the proxy. client: for its users. stop: begins its end."""
 
     url: str
     proxy: Proxy
     client: httpx.AsyncClient
+    stop: Callable[[], None]
 
     async def add(self, *nodes: FakeNode, **status: Any) -> None:
         for node in nodes:
@@ -208,7 +209,7 @@ async def running_proxy(
         try:
             # Without certificates, which take 30 ms to load.
             async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=False) as client:
-                running = RunningProxy(url, proxy, client)
+                running = RunningProxy(url, proxy, client, server.stop)
                 await running.add(*nodes)
                 yield running
         finally:

@@ -17,7 +17,7 @@ from jan_serve.daemon.observer import ServerObserver
 from jan_serve.errors import Draining
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.http.draining_server import DrainingServer, server_config
-from jan_serve.http.guards.drain import RETRY_AFTER_S
+from jan_serve.http.errors import RETRY_AFTER_S
 from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.wiring.server_parts import ServerParts

@@ -143,13 +143,20 @@ class DrainingServer(uvicorn.Server, ABC):
     async def _end(self, drain_s: float) -> None:
         try:
             await self.finish(drain_s)
+            if not await self._are_over():
+                logger.warning("%d requests did not end in time", self._lifecycle.open_requests)
+                self._lifecycle.end()
+                self.force_exit = not await self._are_over()
+        finally:
+            self._stop.set()
+
+    async def _are_over(self) -> bool:
+        try:
             async with asyncio.timeout(_CLOSING_S):
                 await self._lifecycle.wait_idle()
         except TimeoutError:
-            logger.warning("%d requests did not end in time", self._lifecycle.open_requests)
-            self.force_exit = True
-        finally:
-            self._stop.set()
+            return False
+        return True
 
 
 def _accepted(sock: socket.socket) -> Iterator[socket.socket]:

@@ -13,10 +13,12 @@ from typing import Any, Final, cast
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Scope
 
 from jan_serve.core.shortage import shortage
 from jan_serve.errors import (
     DeadlineExceeded,
+    Draining,
     EngineCrashed,
     EngineFailure,
     EngineStalled,
@@ -242,6 +244,14 @@ class ClientGone(Exception):
 ErrorRenderer = Callable[[Problem], Response]
 
 
+FORM_PATH: Final = "jan_serve.form_path"
+"""Key of a scope: the path whose form errors have, where a path is shared and the body decides."""
+
+
+def form_path(scope: Scope) -> str:
+    return scope.get(FORM_PATH, scope["path"])
+
+
 class Envelopes(ByPrefix[ErrorRenderer]):
     def render(self, path: str, problem: Problem, request_id: str = "") -> Response:
         """The response to a problem on this path, with the problem's headers."""
@@ -264,6 +274,33 @@ def problem_of(error: JanServeError) -> Problem:
         param=error.param,
         headers=_retry_header(error),
         error=error,
+    )
+
+
+RETRY_AFTER_S: Final = 5.0
+"""A server that stops is often being restarted."""
+
+
+def draining_problem() -> Problem:
+    return closing_problem(
+        Draining("The server is shutting down and takes no new requests.", retry_after=RETRY_AFTER_S)
+    )
+
+
+def ending_problem() -> Problem:
+    """For requests that run when the time of the drain is over."""
+    return closing_problem(Draining("The server is shutting down.", retry_after=RETRY_AFTER_S))
+
+
+def closing_problem(error: Unavailable) -> Problem:
+    """A problem that ends the connection, whose request may be unread."""
+    problem = problem_of(error)
+    return Problem(
+        problem.status,
+        problem.code,
+        problem.message,
+        headers={**problem.headers, "connection": "close"},
+        error=problem.error,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 
 class Lifecycle:
@@ -17,6 +18,8 @@ class Lifecycle:
         self._idle = asyncio.Event()
         self._idle.set()
         self._bodies: set[asyncio.Timeout] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.is_over = False
 
     @property
     def open_requests(self) -> int:
@@ -33,15 +36,19 @@ class Lifecycle:
 
     @contextmanager
     def request(self, *, counted: bool) -> Generator[None]:
-        """The request is open while the block runs."""
+        """The request of this task is open while the block runs."""
         if not counted:
             yield
             return
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         self._open += 1
         self._idle.clear()
         try:
             yield
         finally:
+            self._tasks.discard(task)
             self._open -= 1
             self._last_end = time.monotonic()
             if self._open == 0:
@@ -62,6 +69,12 @@ class Lifecycle:
         for timeout in self._bodies:
             if not timeout.expired():  # an expired one cannot be changed
                 timeout.reschedule(0.0)
+
+    def end(self) -> None:
+        """Cancel the open requests, which end with an error."""
+        self.is_over = True
+        for task in self._tasks:
+            task.cancel()
 
     async def wait_idle(self) -> None:
         await self._idle.wait()

@@ -33,7 +33,14 @@ from jan_serve.core.events import (
 )
 from jan_serve.core.trace import PhaseSpan, RequestTrace, begin_trace
 from jan_serve.http.connection_hooks import abort_connection
-from jan_serve.http.errors import CLIENT_CLOSED, Envelopes, unexpected_problem
+from jan_serve.http.errors import (
+    CLIENT_CLOSED,
+    Envelopes,
+    Problem,
+    ending_problem,
+    form_path,
+    unexpected_problem,
+)
 from jan_serve.http.lifecycle import Lifecycle
 
 _KEY = "jan_serve.record"
@@ -230,14 +237,13 @@ class RequestContext:
         with self._lifecycle.request(counted=not probe and not self._lifecycle.draining):
             try:
                 await self._app(scope, receive, send_with_headers)
-            except Exception as error:
-                logger.exception("request %s failed", record.request_id)
-                problem = unexpected_problem(error)
+            except (Exception, asyncio.CancelledError) as error:
+                problem = self._problem(error, record)
                 record.error = problem.code
                 if status:
                     abort_connection(scope)
                 else:
-                    response = self._envelopes.render(scope["path"], problem, record.request_id)
+                    response = self._envelopes.render(form_path(scope), problem, record.request_id)
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or (
@@ -250,6 +256,17 @@ class RequestContext:
                     record.written.add_done_callback(lambda _: end())
                 if not probe:
                     _log(scope, status, record)
+
+    def _problem(self, error: BaseException, record: RequestRecord) -> Problem:
+        """Raises the error if the request is not to be answered."""
+        if isinstance(error, Exception):
+            logger.error("request %s failed", record.request_id, exc_info=error)
+            return unexpected_problem(error)
+        task = asyncio.current_task()
+        if not self._lifecycle.is_over or task is None:
+            raise error
+        task.uncancel()
+        return ending_problem()
 
     def _end(self, route: str, status: int, record: RequestRecord) -> None:
         for watcher in self._watchers:

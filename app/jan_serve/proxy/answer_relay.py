@@ -15,8 +15,9 @@ from starlette.types import Scope, Send
 
 from jan_serve.fleet.assignment import Assignment
 from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.errors import Problem, form_path
 from jan_serve.http.request_record import RequestRecord
-from jan_serve.proxy.problems import end_of_broken, form_path, node_failed
+from jan_serve.proxy.problems import end_of_broken
 from jan_serve.proxy.relay_headers import to_client
 from jan_serve.proxy.upstream.connection import HIGH_WATER, Failure, NodeFailure
 from jan_serve.proxy.upstream.node_client import Exchange
@@ -125,12 +126,10 @@ class AnswerRelay:
         if not is_last or not shown:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def end_broken(self, scope: Scope, send: Send, failure: NodeFailure, record: RequestRecord) -> None:
+    async def end_broken(self, scope: Scope, send: Send, problem: Problem, record: RequestRecord) -> None:
         """A stream gets an error in its protocol's form; any other answer, and one of announced length, is cut."""
-        record.error = "node_failed"
-        problem = msgspec.structs.replace(
-            node_failed(self.assignment.node.name, failure).problem, request_id=record.request_id
-        )
+        record.error = problem.code
+        problem = msgspec.structs.replace(problem, request_id=record.request_id)
         head, written = self.exchange.head, self.written
         media_type = head.header(b"content-type") or b""
         ending = end_of_broken(form_path(scope), media_type, self.tail.last, problem)

@@ -31,7 +31,7 @@ from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.prefixes import NO_KEYS
-from jan_serve.http.errors import ClientGone, HttpError, http_problem, logged_problem
+from jan_serve.http.errors import FORM_PATH, ClientGone, HttpError, form_path, http_problem, logged_problem
 from jan_serve.http.guards.auth import OPEN_PATHS
 from jan_serve.http.guards.body import BodyGuard
 from jan_serve.http.guards.drain import DrainGuard
@@ -54,7 +54,7 @@ from jan_serve.proxy.merged_lists import MergedLists
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
-from jan_serve.proxy.problems import FORM_PATH, MAX_HOPS, envelopes, form_path, too_many_hops
+from jan_serve.proxy.problems import MAX_HOPS, envelopes, too_many_hops
 from jan_serve.proxy.relay_headers import hops_of, to_node
 from jan_serve.proxy.request_facts import RequestFacts, keys_of, read_facts, read_form_facts
 from jan_serve.proxy.settings import ProxySettings
@@ -122,7 +122,9 @@ class Proxy:
             stays=self.registry.stays,
         )
         self.registry.probes = self.probes
-        self.forwarder = Forwarder(self.fleet, self.client, settings, clock, self.probes.suspect)
+        self.forwarder = Forwarder(
+            self.fleet, self.client, settings, clock, self.lifecycle, self.probes.suspect
+        )
         self.probes.leaves = self.forwarder.leave
         self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
         self.lists = MergedLists(self.fleet, self.client, settings.node_key, clock)

@@ -24,7 +24,8 @@ from jan_serve.fleet.attempts import MAX_REACHED, Attempts, Ending, RetryBudget
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.fleet.prefixes import PromptKeys
-from jan_serve.http.errors import HttpError
+from jan_serve.http.errors import HttpError, ending_problem
+from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import record_of
 from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.problems import node_failed
@@ -140,6 +141,7 @@ class Forwarder:
     client: NodeClient
     settings: ProxySettings
     clock: Callable[[], float]
+    lifecycle: Lifecycle
     failed: Callable[[Node], None]
     counts: ForwardCounts = field(init=False, default_factory=ForwardCounts)
     _budget: RetryBudget = field(init=False, default_factory=RetryBudget)
@@ -192,13 +194,19 @@ class Forwarder:
                     following = await self._moved(call, relay, send) if losses < MAX_REACHED else None
                     if following is None:
                         self.counts.broken += 1
-                        await relay.end_broken(scope, send, failure, record)
+                        problem = node_failed(relay.assignment.node.name, failure).problem
+                        await relay.end_broken(scope, send, problem, record)
                         return False
                 assert following is not None and written is not None
                 relay, shown = following, written.shown
                 self.counts.moved += 1
                 if response is not None:
                     self._sticky[response] = relay.assignment.node.url
+        except asyncio.CancelledError:
+            if not self.lifecycle.is_over:
+                raise
+            await relay.end_broken(scope, send, ending_problem(), record)
+            return False
         finally:
             if relay.written is not None:
                 relay.written.close()

@@ -8,8 +8,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from starlette.types import Scope
-
 from jan_serve.dialects.outline import StreamErrors
 from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.dialects.shared import default_error_body, flat_errors
@@ -58,14 +56,6 @@ def envelopes() -> Envelopes:
     renderers = {prefix: render for outline in OUTLINES for prefix, render in outline.errors.items()}
     own = dict.fromkeys(_OWN_PATHS, default_error_body.render_error)
     return Envelopes(renderers | own, flat_errors.render_error)
-
-
-FORM_PATH: Final = "jan_serve.form_path"
-"""Key of a scope: the path whose form errors have, where a path is shared and the body decides."""
-
-
-def form_path(scope: Scope) -> str:
-    return scope.get(FORM_PATH, scope["path"])
 
 
 _STREAMS: Final = ByPrefix(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 
@@ -14,8 +13,6 @@ from jan_serve.http.draining_server import DrainingServer, server_config
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.settings import ProxySettings
 
-logger = logging.getLogger(__name__)
-
 
 class ProxyServer(DrainingServer):
     """Running requests may finish; nodes are left alone."""
@@ -25,7 +22,7 @@ class ProxyServer(DrainingServer):
             async with asyncio.timeout(drain_s):
                 await self._lifecycle.wait_idle()
         except TimeoutError:
-            logger.info("%d requests are cut", self._lifecycle.open_requests)
+            self._lifecycle.end()
 
 
 def proxy_config(app: ASGIApp) -> uvicorn.Config:

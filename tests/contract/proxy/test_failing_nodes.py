@@ -235,19 +235,16 @@ async def test_a_stream_that_breaks_between_events_ends_with_an_error_event() ->
         assert "[DONE]" not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("path", "media_type", "part", "ending"),
-    [
-        (
-            "/v1/messages",
-            "text/event-stream",
-            b"event: x\ndata: 1\n\n",
-            'event: error\ndata: {"type":"error","error":',
-        ),
-        ("/api/chat", "application/x-ndjson", b"{}\n", '{"error":"The node '),
-        ("/generate_stream", "text/event-stream", b"data:1\n\n", 'data: {"error":"The node '),
-    ],
-)
+STREAMS = [
+    ("/v1/chat/completions", "text/event-stream", b"data: 1\n\n", 'data: {"error":{"message":"'),
+    ("/v1/messages", "text/event-stream", b"event: x\ndata: 1\n\n", 'event: error\ndata: {"type":"error",'),
+    ("/api/chat", "application/x-ndjson", b"{}\n", '{"error":"'),
+    ("/generate_stream", "text/event-stream", b"data:1\n\n", 'data: {"error":"'),
+]
+"""Path, type and part of a stream, and how an error in it begins."""
+
+
+@pytest.mark.parametrize(("path", "media_type", "part", "ending"), STREAMS)
 async def test_a_stream_that_breaks_ends_in_its_protocols_words(
     path: str, media_type: str, part: bytes, ending: str
 ) -> None:
@@ -258,6 +255,32 @@ async def test_a_stream_that_breaks_ends_in_its_protocols_words(
         answer = await front.client.post(path, json=body)
         assert answer.text.startswith(part.decode() + ending)
         assert f"127.0.0.1:{node.port}" in answer.text
+
+
+@pytest.mark.parametrize(("path", "media_type", "part", "ending"), STREAMS)
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_what_runs_at_the_end_of_the_proxy_ends_in_its_protocols_words(
+    path: str, media_type: str, part: bytes, ending: str, is_begun: bool
+) -> None:
+    async def work(request: Received, writer: asyncio.StreamWriter) -> None:
+        if is_begun:
+            writer.write(EVENT_HEAD.replace(b"text/event-stream", media_type.encode()) + chunk(part))
+        else:
+            front.stop()
+        await node.left.wait()
+
+    node = FakeNode(answer=work)
+    body: dict[str, Any] = {"model": "m1", "messages": [], "inputs": "x", "stream": True}
+    async with fake_nodes(node), running_proxy(node) as front:
+        async with front.client.stream("POST", path, json=body) as answer:
+            text = ""
+            async for piece in answer.aiter_text():
+                if not text and is_begun:
+                    front.stop()
+                text += piece
+        assert "The server is shutting down." in text
+        assert answer.status_code == (200 if is_begun else 529 if path == "/v1/messages" else 503)
+        assert text.startswith(part.decode() + ending) or not is_begun
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.errors import Unavailable
-from jan_serve.http.errors import Envelopes, HttpError, http_problem
+from jan_serve.http.errors import Envelopes, HttpError, closing_problem, draining_problem, http_problem
 from jan_serve.http.guards.body_memory import BodyMemory, HeldBody, held_body
-from jan_serve.http.guards.drain import closing_problem, draining_problem
 from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.paths import is_below

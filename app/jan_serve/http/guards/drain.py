@@ -7,14 +7,11 @@ from typing import Final
 
 from starlette.types import ASGIApp, Scope
 
-from jan_serve.errors import Draining, Unavailable
-from jan_serve.http.errors import Envelopes, HttpError, Problem, problem_of
+from jan_serve.http.errors import Envelopes, HttpError, draining_problem
 from jan_serve.http.guards.guard import Guard
 from jan_serve.http.lifecycle import Lifecycle
 
 _OPEN_PATHS: Final = frozenset({"/health", "/metrics"})
-RETRY_AFTER_S: Final = 5.0
-"""A server that stops is often being restarted."""
 
 
 class DrainGuard(Guard):
@@ -30,21 +27,3 @@ class DrainGuard(Guard):
         """Raises 503 while the server drains."""
         if self._lifecycle.draining and scope["path"] not in self._open_paths:
             raise HttpError(draining_problem())
-
-
-def draining_problem() -> Problem:
-    return closing_problem(
-        Draining("The server is shutting down and takes no new requests.", retry_after=RETRY_AFTER_S)
-    )
-
-
-def closing_problem(error: Unavailable) -> Problem:
-    """A problem that ends the connection, whose request may be unread."""
-    problem = problem_of(error)
-    return Problem(
-        problem.status,
-        problem.code,
-        problem.message,
-        headers={**problem.headers, "connection": "close"},
-        error=problem.error,
-    )
