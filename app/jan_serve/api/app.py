@@ -102,6 +102,7 @@ class AppParts(msgspec.Struct, frozen=True):
     chats: Journal
     inner_calls: InnerCalls
     tracing: Tracing | None
+    pulls: Pulls | None
     endings: list[Callable[[], Awaitable[None]]]
     """What ends the programs that a route has started."""
 
@@ -154,6 +155,7 @@ def create_app(
         Journal(settings.data_dir / CHATS_FILE, settings.chat_bytes, CHATS),
         InnerCalls(),
         _tracing(settings),
+        pulls,
         [],
     )
     self_checks = SelfChecks(settings.data_dir).all()

@@ -88,8 +88,10 @@ class ModelServer(DrainingServer):
     async def finish(self, drain_s: float) -> None:
         await self._journaled.stop()
         await self._parts.models.shutdown(drain_s)
-        message = "The server is shutting down."
-        self._running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
+        error = Draining("The server is shutting down.", retry_after=RETRY_AFTER_S)
+        self._running.expire_all(error)
+        if self.application.pulls is not None:
+            self.application.pulls.end(error)
         for pool in self._parts.helpers:
             await pool.close()
         await self._journaled.journal.close()

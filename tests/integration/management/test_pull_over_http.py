@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -49,6 +50,28 @@ async def test_a_client_that_leaves_ends_its_pull_and_the_next_resumes(
         answer = await managed.client.post("/models/pull", json={"model": f"{REPO}:Q8_0", "stream": False})
         assert answer.status_code == 200
         assert [asked.headers.get("range") for asked in hub.asked("/resolve/")][-1] == f"bytes={1 << 20}-"
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("/models/pull", b'data: {"error":{"message":"The server is shutting down."'),
+        ("/api/pull", b'{"error":"The server is shutting down."}\n'),
+    ],
+)
+async def test_the_end_of_the_server_ends_a_stream_of_progress_with_an_error(
+    managed: Managed, hub: FakeHub, path: str, end: bytes
+) -> None:
+    hub.file_faults.append(Fault(stall_at=1 << 20))
+    async with contextlib.AsyncExitStack() as server:
+        port = await server.enter_async_context(listening(managed))
+        async with raw_client(port) as client:
+            await client.send(raw_post(path, json.dumps({"model": f"{REPO}:Q8_0"}).encode()))
+            await asyncio.to_thread(hub.stalled.wait, 60)
+            await client.until(b"\r\n\r\n")
+            ending = asyncio.create_task(server.aclose())
+            assert end in await client.rest()
+        await ending
 
 
 async def test_another_body_is_an_error_event_and_no_model(managed: Managed, hub: FakeHub) -> None:

@@ -55,6 +55,7 @@ class Pulls:
         self._library = library
         self._watchers: list[_Watcher] = []
         self._background: dict[asyncio.Task[None], str] = {}
+        self._ending: JanServeError | None = None
 
     def downloads(self) -> tuple[PullProgress, ...]:
         """Running downloads, one for each model."""
@@ -78,6 +79,8 @@ class Pulls:
             async with running(self._library.pull(plan, watcher)) as work:
                 while not work.done():
                     await asyncio.wait([work], timeout=_PROGRESS_S)
+                    if self._ending is not None:
+                        raise self._ending
                     for event in watcher.take():
                         yield event
                 yield _event(requested, "download_finished", {**pulled(plan, work.result())})
@@ -98,6 +101,10 @@ class Pulls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return bool(tasks)
+
+    def end(self, error: JanServeError) -> None:
+        """Stop the pulls whose progress is streamed, which ends with this error."""
+        self._ending = error
 
     def _watch(self, requested: str, plan: PullPlan) -> _Watcher:
         watcher = _Watcher(requested, plan)
