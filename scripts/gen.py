@@ -208,7 +208,7 @@ def why_page() -> str:
         "",
         "`--otel-endpoint http://localhost:4318` (with `pip install 'jan-serve[otel]'`) sends a trace of each",
         "request to a collector of OpenTelemetry: the request, below it `chat MODEL`, and below that the phases",
-        "(`load`, `template`, `compile`, `media`, `growth`, `queue`, `reading`, `writing`). Attributes have",
+        "(`load`, `template`, `compile`, `media`, `growth`, `restart`, `queue`, `reading`, `writing`). Attributes have",
         "the names of the GenAI conventions; no text is among them. The client's `traceparent` is taken, and",
         "`jan-serve proxy` passes it on, with `--otel-endpoint` as a span of its own. A line of a batch is below the",
         "request that made the batch, also after a restart. `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and",

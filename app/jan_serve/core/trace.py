@@ -11,8 +11,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-Phase = Literal["load", "template", "compile", "media", "growth"]
-"""What happens to a request before the engine has it."""
+Phase = Literal["load", "template", "compile", "media", "growth", "restart"]
+"""What happens to a request before the engine has it; `restart`, the wait for the next worker, also later."""
 
 Operation = Literal["chat", "text_completion", "embeddings", "rank", "decide"]
 """What a request asks of a model, by the names that OpenTelemetry has, as far as it has one."""
@@ -102,6 +102,11 @@ class RequestTrace(msgspec.Struct, eq=False):
     model: str | None = None
     prompts: list[KeptPrompt] | None = None
     context: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+    @property
+    def before_s(self) -> float:
+        """Seconds until the engine had it."""
+        return sum(self.phases.values()) - self.phases.get("restart", 0.0)
 
     def spans(self) -> Iterator[PhaseSpan]:
         """The phases of the request so far."""

@@ -103,7 +103,7 @@ class RequestRecord(msgspec.Struct):
             yield PhaseSpan("reading", end - writing - reading, reading)
             yield PhaseSpan("writing", end - writing, writing)
         elif self.prompt_tokens:
-            began = self.started + sum(self.trace.phases.values())
+            began = self.started + self.trace.before_s
             first_s = total_s if self.first_token_s is None else self.first_token_s
             yield PhaseSpan("reading", began, max(0.0, self.started + first_s - began))
             if self.first_token_s is not None:

@@ -270,8 +270,8 @@ def test_what_the_client_changed_in_a_text(url: str, path: str) -> None:
 @in_every_dialect
 def test_a_cold_load_and_another_model_that_took_its_place(url: str, dialect: Dialect) -> None:
     ask(url, *dialect(Chat("x", HI)))
-    assert codes(url, ask(url, *dialect(Chat("x", HI)), model=cold(dialect)))[0] == "cold_load"
-    assert codes(url, ask(url, *dialect(Chat("x", HI))))[0] == "swapped"
+    assert "cold_load" in codes(url, ask(url, *dialect(Chat("x", HI)), model=cold(dialect)))
+    assert "swapped" in codes(url, ask(url, *dialect(Chat("x", HI))))
 
 
 @in_every_dialect

@@ -10,7 +10,7 @@ import { Words } from "../ui/words";
 import { RenderedPrompt } from "./rendered_prompt";
 
 const EVERY_MS = 2_000;
-const LANES = ["load", "template", "compile", "media", "growth", "queue", "reading", "writing"];
+const LANES = ["load", "template", "compile", "media", "growth", "restart", "queue", "reading", "writing"];
 const WIDTH = 600;
 
 export function Requests() {

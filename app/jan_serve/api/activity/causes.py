@@ -37,17 +37,23 @@ def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
     phases = record.trace.phases
     rivals = [each for each in others if each.record.model == record.model]
     yield from _cause(*_load(activity, others), seconds=phases.get("load", 0.0))
-    for phase in ("template", "compile", "media", "growth"):
-        yield from _cause(phase, seconds=phases.get(phase, 0.0))
-    if record.decode_s is not None:
-        engine = (record.queue_s or 0.0) + (record.prefill_s or 0.0) + record.decode_s
-        yield from _cause("server", seconds=activity.ended - activity.began - engine - sum(phases.values()))
+    for phase in ("template", "compile", "media", "growth", "restart"):
+        yield from _cause(phase, record.model or "the model", seconds=phases.get(phase, 0.0))
+    # The wait for the next worker is part of the engine's time: of the answer's, or of the time before it.
+    restart = phases.get("restart", 0.0)
+    writing = restart if activity.span("restart")[0] >= activity.span("writing")[0] else 0.0
+    queue = (record.queue_s or 0.0) - (restart - writing)
     began, ended = activity.span("queue")
     count = sum(each.began < ended and each.ended > began for each in rivals)
-    yield from _cause("queue", seconds=record.queue_s or 0.0, count=count)
+    if count:
+        yield from _cause("queue", seconds=queue, count=count)
+    if record.decode_s is not None:
+        engine = (record.queue_s or 0.0) + (record.prefill_s or 0.0) + record.decode_s
+        idle = activity.ended - activity.began - engine - record.trace.before_s
+        yield from _cause("server", seconds=idle if count else idle + queue)
     yield from _reading(activity)
     neighbours = [*_neighbour(activity, rivals)]
-    felt = sum(each.seconds for each in neighbours)
+    felt = sum(each.seconds for each in neighbours) + writing
     yield from neighbours
     decode = record.decode_s or 0.0
     rate = record.completion_tokens / decode if decode else 0.0

@@ -59,6 +59,7 @@ class CauseLine(BaseModel):
 
 class Why(RequestLine):
     """phases: seconds before the engine (load, template, compile, media, growth) and in it (queue, reading, writing).
+    `restart`, the wait for the next worker after the end of one, is part of the latter.
 
     cached_in: where the cached tokens were: in `cells` of the context, as a saved state in `ram` or on `disk`, or at
     another `server`. drafted_tokens, accepted_tokens: those of the answer that were guessed, and of them those that

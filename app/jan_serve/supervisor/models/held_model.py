@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import EngineCrashed, EngineStalled
 from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
@@ -141,5 +142,6 @@ class HeldModel:
     async def _renew(self, lost: ResidentModel) -> None:
         async with self._renewing:
             if self.resident is lost:
-                self.resident = await self._next_resident()
+                with current_trace().spends("restart"):
+                    self.resident = await self._next_resident()
                 lost.release()

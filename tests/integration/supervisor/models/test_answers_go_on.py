@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.trace import begin_trace
 from jan_serve.errors import DeadlineExceeded, EngineCrashed, JanServeError, ModelFailed, Unavailable
 from jan_serve.generation.deadline import Deadline
 from jan_serve.ipc.messages import (
@@ -48,6 +49,7 @@ class Asked:
         self.task = asyncio.create_task(self._read(manager, prompt, fields))
 
     async def _read(self, manager: ModelManager, prompt: str, fields: dict[str, object]) -> str:
+        self.trace = begin_trace()
         async with manager.lease(None) as client:
             request = EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,), **fields)  # pyright: ignore[reportArgumentType]
             async for event in client.generate(request):
@@ -72,12 +74,13 @@ async def test_answers_go_on_from_their_last_token_over_several_deaths(tmp_path:
             Asked(manager, f"!gate {gate.path} {COUNT} 2ms", n=n)
             for gate, n in zip(gates, (1, 1, 3), strict=True)
         ]
-        for least in (20, 200):
-            await until(lambda least=least: all(len(each.events) > least for each in answers))
+        for least in (60, 700):
+            await until(lambda least=least: all(len(each.text) > least for each in answers))
             kill(manager)
         for gate in gates:
             await asyncio.to_thread(gate.open)
         assert await asyncio.gather(*(each.task for each in answers)) == [WHOLE] * 3
+        assert all(each.trace.phases["restart"] > 0 for each in answers)
         for each in answers:
             assert sum(isinstance(event, Accepted) for event in each.events) == 1
             assert isinstance(each.events[-1], RequestCompleted)

@@ -58,6 +58,7 @@ CASES: list[tuple[str, Activity, list[Activity]]] = [
     ("compile", activity(trace=trace(compile=1.9), prefill_s=0.1), []),
     ("media", activity(trace=trace(media=1.9), prefill_s=0.1), []),
     ("growth", activity(trace=trace(growth=1.9), prefill_s=0.1), []),
+    ("restart", activity(trace=trace(restart=1.9), prefill_s=0.0, decode_s=2.0), []),
     ("queue", activity(queue_s=1.9, prefill_s=0.1), [activity(0.5)]),
     ("server", activity(prefill_s=0.1), []),
     ("new_prompt", activity(), []),
@@ -147,6 +148,24 @@ def test_only_requests_to_models_are_kept_and_few_of_them() -> None:
     assert {(each.program, each.route, each.state()) for each in kept} == {("agent/1", "/r", "done")}
     assert [each.record.completion_tokens for each in kept] == [*range(KEPT + 9, 9, -1)]
     assert not any(each.record.token_gaps_s for each in kept)
+
+
+@pytest.mark.parametrize(
+    ("began", "queue_s", "decode_s"), [(0.0, 0.0, 2.0), (0.0, 1.8, 0.1), (0.6, 0.4, 1.6), (0.0, 2.0, 0.0)]
+)
+def test_the_wait_for_another_worker_is_told_once(began: float, queue_s: float, decode_s: float) -> None:
+    waited = trace(restart=1.3)
+    waited.began["restart"] = began
+    reading_s = 2.0 - queue_s - decode_s
+    asked = activity(trace=waited, queue_s=queue_s, prefill_s=reading_s, decode_s=decode_s)
+    found = causes(asked, [asked])
+    assert found[0].code == "restart"
+    assert sum(cause.seconds for cause in found) == pytest.approx(2.0)
+
+
+def test_who_waits_for_nobody_waits_for_the_server() -> None:
+    asked = activity(queue_s=1.9, prefill_s=0.1)
+    assert [cause.code for cause in causes(asked, [asked, activity(-9.0, 1.0)])] == ["server", "new_prompt"]
 
 
 def test_words_have_only_values_that_are_given() -> None:
