@@ -26,10 +26,12 @@ def add_document(app: FastAPI, dialects: Sequence[Dialect], open_paths: Collecti
             return app.openapi_schema
         app.router.routes[:] = all_routes(app.router.routes)
         generated = generate()
+        app.openapi_schema = None  # until it is whole
         for dialect in dialects:
             if dialect.amend_document is not None:
                 dialect.amend_document(generated)
         _show_keys(generated, open_paths)
+        app.openapi_schema = generated
         return generated
 
     app.openapi = document

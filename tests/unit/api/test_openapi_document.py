@@ -46,3 +46,17 @@ async def test_the_first_document_is_made_while_others_are_served() -> None:
     assert len({answer.text for answer in answers}) == 1
     assert turns > 20
     assert longest < took / 2
+
+
+async def test_a_document_that_could_not_be_made_is_made_whole_by_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with http_client(fresh=True) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr("jan_serve.api.openapi_document._show_keys", fail)
+            assert (await client.get("/openapi.json")).status_code == 503
+        whole = (await client.get("/openapi.json")).json()
+    assert whole["components"]["securitySchemes"]

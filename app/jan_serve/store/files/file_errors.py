@@ -18,7 +18,8 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def storage_error(error: OSError, folder: Path) -> StoreError:
-    """The StoreError for a failure to write below `folder`."""
+    """The StoreError for a failure to write below `folder`. Raises Unavailable as `raise_if_exhausted`."""
+    raise_if_exhausted(error)
     if is_full(error):
         return InsufficientStorage(f"The disk is full: no more can be written to {folder}.")
     return StoreError(f"Cannot write to {folder}: {error.strerror or error}.")

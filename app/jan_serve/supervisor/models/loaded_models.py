@@ -168,6 +168,7 @@ class LoadedModels:
                 resident.optional_projector is not None
                 and not end.requested
                 and end.status != _RAISED
+                and resident.worker.pid is not None
                 and not self.histories[resident.source.name].has_loaded
             ):
                 self._blame_projector(resident.optional_projector, resident, end)

@@ -148,17 +148,14 @@ class ResidentModel:
         try:
             await self.worker.start(LoadModel(path=self.source.path, settings=self._needs.settings))
             on_begun()
-        except OSError as error:
-            # Out of processes or descriptors, or no interpreter. Counts as a crash, so that back-off applies.
-            self._early_outcome = WorkerEnd(
-                requested=False, status=f"could not be started ({error.strerror})"
-            )
         except JanServeError as error:
             # The worker did not get the load: nothing but its watchdog would end it.
             self._early_outcome = error
         except Exception as error:  # requests must not wait for ever
-            reason = f"The model `{self.source.name}` could not be started ({type(error).__name__})."
-            self._early_outcome = shortage(error) or JanServeError(reason)
+            reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+            # Out of processes, or no interpreter: counts as a crash, so that back-off applies.
+            failed = WorkerEnd(requested=False, status=f"could not be started ({reason})")
+            self._early_outcome = shortage(error) or failed
         self._on_change()
 
     async def _stop(self) -> None:

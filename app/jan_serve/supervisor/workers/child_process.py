@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import signal
@@ -23,6 +24,8 @@ from typing import Any, Final, Self
 from jan_serve.ipc.child_start import PARENT_VARIABLE
 
 _PIPE_LIMIT: Final = 1024 * 1024
+_PIPES: Final = 5
+"""A start opens three for the child, and one that tells how it began; with one to spare."""
 
 
 _TUNABLES, _HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
@@ -84,6 +87,7 @@ class ChildProcess:
         cls, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
     ) -> Self:
         """Start the process, in the folder if given. Raises OSError."""
+        _check_descriptors()
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Protocol(loop),
@@ -129,6 +133,17 @@ class ChildProcess:
     def close(self) -> None:
         """Close our ends of the pipes, even if others hold theirs."""
         self._transport.close()
+
+
+def _check_descriptors() -> None:
+    """Raises OSError if there are too few for a start: uvloop would leave open for ever what it had opened for it."""
+    pipes: list[tuple[int, int]] = []
+    try:
+        for _ in range(_PIPES):
+            pipes.append(os.pipe())
+    finally:
+        for descriptor in itertools.chain(*pipes):
+            os.close(descriptor)
 
 
 def _own_group() -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -15,12 +16,20 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ModelStatus
-from jan_serve.errors import EngineCrashed, GrammarTooComplex, InvalidModel, JanServeError, ModelFailed
+from jan_serve.errors import (
+    EngineCrashed,
+    GrammarTooComplex,
+    InvalidModel,
+    JanServeError,
+    ModelFailed,
+    Unavailable,
+)
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.crash_backoff import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.workers.child_process import ChildProcess
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
@@ -141,6 +150,30 @@ async def test_a_projector_is_not_blamed_for_an_exception_of_the_worker(tmp_path
         with pytest.raises(ModelFailed, match="could not be loaded: exit status 1: MemoryError"):
             await ask(manager, "!say fine")
         assert status(manager, "raise-on-load").crashes_total == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(errno.EMFILE, "cannot open more files"), (errno.EAGAIN, "could not be started")]
+)
+async def test_a_projector_is_not_blamed_for_a_worker_that_could_not_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: str
+) -> None:
+    failures, spawn = [OSError(number, os.strerror(number)) for _ in range(2)], ChildProcess.spawn
+
+    async def fail(command: Sequence[str], environment: Mapping[str, str]) -> ChildProcess:
+        if failures:
+            raise failures.pop()
+        return await spawn(command, environment)
+
+    monkeypatch.setattr(ChildProcess, "spawn", fail)
+    settings = EngineSettings(projector="mmproj-sound.gguf")
+    async with fake_manager(tmp_path, limits=NO_PAUSE, settings=settings) as manager:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=error):
+                await ask(manager, "!say fine")
+        assert await ask(manager, "!say fine") == "fine"
+        async with manager.lease(None) as client:
+            assert client.facts.projector_fault == ""
 
 
 @pytest.mark.parametrize(("kills", "blamed"), [(1, False), (2, True)])

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.errors import InsufficientMemory, JanServeError, ProtocolError
+from jan_serve.errors import InsufficientMemory, ProtocolError
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
     ResidentModel,
 )
-from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
+from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE
 from tests.support.processes import children
@@ -49,10 +49,10 @@ async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(MemoryError(), InsufficientMemory), (ValueError("a defect"), JanServeError)]
+    ("error", "outcome"), [(MemoryError(), InsufficientMemory), (ValueError("a defect"), WorkerEnd)]
 )
 async def test_whatever_a_start_raises_the_load_is_over(
-    error: Exception, outcome: type[JanServeError], monkeypatch: pytest.MonkeyPatch
+    error: Exception, outcome: type[LoadOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)

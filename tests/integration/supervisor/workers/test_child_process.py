@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import psutil
 import pytest
 
+from jan_serve.cli.server.head_start import event_loop_factory
 from jan_serve.supervisor.workers.child_process import ChildProcess
 from tests.support.processes import alive
 
@@ -99,3 +102,33 @@ async def test_its_end_is_seen_while_a_grandchild_holds_the_pipe() -> None:
 async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(FileNotFoundError):
         await ChildProcess.spawn(("/nowhere/at/all",), {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits descriptors")
+def test_a_start_without_descriptors_says_so_and_leaves_none_open() -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def start(room: int) -> None:
+        before = os.dup(0)  # the lowest that is free
+        os.close(before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before + room, hard))
+        try:
+            async with child("") as process:
+                await process.exited.wait()
+        except OSError as error:
+            assert error.errno == errno.EMFILE
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    async def main() -> None:
+        async with child("") as process:  # the loop opens some of its own at the first
+            await process.exited.wait()
+        before = psutil.Process().num_fds()
+        for room in range(12):
+            await start(room)
+        assert psutil.Process().num_fds() <= before
+
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        runner.run(main())

@@ -71,6 +71,8 @@ def test_errors(code: int, kind: type[StoreError], says: str) -> None:
     assert type(error) is kind
     assert says in error.message
     assert "Cannot write to /models: odd." in storage_error(OSError("odd"), Path("/models")).message
+    with pytest.raises(Unavailable, match="cannot open more files now"):
+        storage_error(OSError(errno.EMFILE, "Too many open files"), Path("/models"))
 
 
 if sys.platform == "win32":
