@@ -209,8 +209,10 @@ async def test_stop_reasons(script: Script, body: dict[str, Any], reason: str, s
         assert (found["stop_reason"], found["stop_sequence"]) == (reason, sequence)
 
 
-async def test_a_call_that_was_cut_short_has_the_members_that_are_there() -> None:
-    cut = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo", "day": "to'
+@pytest.mark.parametrize("cut_member", ['"to', "12", "-1.5", "tr"])
+async def test_a_call_that_was_cut_short_has_the_members_that_are_complete(cut_member: str) -> None:
+    """A number may have had more digits."""
+    cut = f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "Oslo", "day": {cut_member}'
     found = await message(saying(*cut, reason="length", eos=False), tools=TOOLS)
     assert content_of(found) == [{"type": "tool_use", "name": "get_weather", "input": {"city": "Oslo"}}]
 

@@ -121,14 +121,27 @@ async def test_calls_of_a_whole_answer() -> None:
     assert without_ids(message["tool_calls"]) == EXPECTED_CALLS
 
 
-async def test_a_call_that_was_cut_off_is_text() -> None:
-    script = saying('<tool_call>\n{"name": "weather", "arguments": {"city": "Os', reason="length", eos=False)
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ('{"city": "Os', {}),
+        ('{"city": "Oslo", "da', {"city": "Oslo"}),
+        ('{"city": "Oslo"', {"city": "Oslo"}),
+        ("{", {}),
+    ],
+)
+async def test_a_call_that_was_cut_off_has_its_complete_members(
+    written: str, arguments: dict[str, Any]
+) -> None:
+    text = f'<tool_call>\n{{"name": "weather", "arguments": {written}'
+    script = saying(text, reason="length", eos=False)
     for stream in (True, False):
         answer = await lines("/api/chat", CHAT | {"tools": [TOOL]}, model(script, HERMES)) if stream else [
             json.loads((await call("/api/chat", CHAT | {"tools": [TOOL], "stream": False}, model(script, HERMES)))[1])
         ]  # fmt: skip
-        assert all("tool_calls" not in line["message"] for line in answer)
-        assert "".join(line["message"]["content"] for line in answer) == '{"city": "Os'
+        calls = [each for line in answer for each in line["message"].get("tool_calls", ())]
+        assert [each["function"]["arguments"] for each in calls] == [arguments]
+        assert "".join(line["message"]["content"] for line in answer) == ""
         assert answer[-1]["done_reason"] == "length"
 
 

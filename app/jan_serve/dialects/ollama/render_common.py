@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from typing_extensions import TypedDict
 
+from jan_serve.chat.call_arguments import object_arguments
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -96,10 +96,9 @@ class AnswerRenderer(FoldedAnswer):
 
     def body(self) -> dict[str, Any]:
         choice = self.choices[0]
-        calls, unread = _calls(choice.calls, 0)
         logprobs = token_logprobs(choice.tokens)
         return {
-            **self._head.body(choice.text + unread, choice.thought, calls, done=True),
+            **self._head.body(choice.text, choice.thought, _calls(choice.calls, 0), done=True),
             **self._head.ending(choice.reason, self.completed),
             **stop_detail(choice.finished),
             **({"logprobs": logprobs} if logprobs else {}),
@@ -137,10 +136,9 @@ class AnswerRenderer(FoldedAnswer):
 
     def _ended_calls(self) -> Iterator[dict[str, Any]]:
         ended = self.choices[0].calls[self._sent :]
-        calls, unread = _calls(ended, self._sent)
-        self._sent += len(ended)
         if ended:
-            yield self._head.body(unread, "", calls, done=False)
+            yield self._head.body("", "", _calls(ended, self._sent), done=False)
+        self._sent += len(ended)
 
 
 def token_logprobs(tokens: Iterable[TokenInfo]) -> list[OllamaLogprob]:
@@ -160,27 +158,14 @@ def _candidate(piece: bytes, logprob: float) -> OllamaCandidate:
     return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece)}
 
 
-def _calls(folded: Sequence[FoldedCall], first: int) -> tuple[list[OllamaCall], str]:
-    """The calls, and the arguments of those that are not an object, as text: their answer was cut off."""
-    calls: list[OllamaCall] = []
-    unread: list[str] = []
-    for index, call in enumerate(folded, first):
-        arguments = _object(call.arguments)
-        if arguments is None:
-            unread.append(call.arguments)
-        else:
-            calls.append(
-                {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
-            )
-    return calls, "".join(unread)
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+def _calls(folded: Sequence[FoldedCall], first: int) -> list[OllamaCall]:
+    return [
+        {
+            "id": call.id,
+            "function": {"index": index, "name": call.name, "arguments": object_arguments(call.arguments)},
+        }
+        for index, call in enumerate(folded, first)
+    ]
 
 
 def _ns(seconds: float) -> int:

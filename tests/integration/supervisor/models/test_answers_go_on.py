@@ -94,7 +94,7 @@ async def test_a_request_that_ends_each_worker_ends_alone_and_others_go_on(
 ) -> None:
     async with fake_manager(tmp_path, limits=AT_ONCE) as manager:
         others = [Asked(manager, f"!stream {COUNT} 2ms") for _ in range(2)]
-        await until(lambda: all(len(each.events) > 5 for each in others))
+        await until(lambda: all(len(each.text) > 20 for each in others))
         poison = Asked(manager, prompt)
         with pytest.raises(EngineCrashed, match=r"ended 3 times .* not tried again") as caught:
             await poison.task
@@ -142,7 +142,7 @@ async def test_a_client_that_leaves_in_the_pause_frees_its_place_and_stops_the_l
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(30.0,), patience_s=1.0))
     async with fake_manager(tmp_path, limits=limits) as manager:
         answer = Asked(manager, "!stream 1000000 1ms")
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         kill(manager)
         await until(lambda: status(manager).waiting == 1)
         answer.task.cancel()
@@ -170,7 +170,7 @@ async def test_an_answer_waits_for_the_end_of_a_cool_down_that_refuses_new_reque
     async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
         gate = Gate(tmp_path / "gate")
         answer = Asked(manager, f"!gate {gate.path} {COUNT} 1ms")
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         kill(manager)
         await until(lambda: status(manager).waiting == 1)
         with pytest.raises(ModelFailed, match="given up"):
@@ -220,7 +220,7 @@ async def test_who_leaves_in_the_pause_after_a_failed_load_leaves_no_pause(tmp_p
     async with clocked(tmp_path, ("ends-as-told",), limits) as (manager, _, clock):
         (tmp_path / "ends-as-told.gguf.ends").write_text("load no-memory load")
         answer = Asked(manager, "!stream 1000000 1ms")
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         os.kill(status(manager, "ends-as-told").pid or 0, signal.SIGKILL)
         await until(lambda: status(manager, "ends-as-told").waiting == 1)
         clock.now += 1e6
@@ -241,7 +241,7 @@ async def dying_answer(
     async with fake_manager(folder, ("ends-as-told",), limits=limits) as manager:
         gate = Gate(folder / "gate")
         answer = Asked(manager, f"!gate {gate.path} {COUNT} 1ms")
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         pid = status(manager, "ends-as-told").pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -252,7 +252,7 @@ async def dying_answer(
 async def test_another_file_under_the_name_does_not_go_on(tmp_path: Path) -> None:
     async with clocked(tmp_path, ("fake",), AT_ONCE) as (manager, resolver, _):
         answer = Asked(manager, "!stream 1000000 1ms")
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         resolver.change_file("fake")
         kill(manager)
         with pytest.raises(Unavailable, match="changed while it answered"):
@@ -263,7 +263,7 @@ async def test_the_end_of_the_server_ends_an_answer_in_its_pause(tmp_path: Path)
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(30.0,)))
     async with fake_manager(tmp_path, limits=limits) as manager:
         answer = Asked(manager, "!stream 1000000 1ms")
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         kill(manager)
         await until(lambda: status(manager).waiting == 1)
         await manager.shutdown(0)
@@ -274,7 +274,7 @@ async def test_the_end_of_the_server_ends_an_answer_in_its_pause(tmp_path: Path)
 async def test_a_state_for_another_server_ends_with_its_worker(tmp_path: Path) -> None:
     async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
         answer = Asked(manager, "!stream 1000000 1ms", keep_state=True)
-        await until(lambda: len(answer.events) > 5)
+        await until(lambda: len(answer.text) > 20)
         kill(manager)
         with pytest.raises(EngineCrashed):
             await answer.task

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import msgspec
-from pydantic_core import from_json
 
+from jan_serve.chat.call_arguments import object_arguments
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -26,7 +26,6 @@ from jan_serve.dialects.anthropic.messages.wire import (
     MessageUsage,
     StopReason,
 )
-from jan_serve.text.valid_text import valid_text, without_lone_surrogates
 
 PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 _PLAIN_ID: Final = "call_"
@@ -162,7 +161,7 @@ class MessageEvents:
                     "type": "tool_use",
                     "id": block.id,
                     "name": block.name,
-                    "input": _input(block.text),
+                    "input": object_arguments(block.text),
                 }
 
     @property
@@ -191,13 +190,3 @@ def _stop_reason(finished: Finished) -> StopReason:
 def _call_id(call_id: str) -> str:
     """A call's id in Anthropic's style, unless the model's template asks for another one."""
     return f"toolu_{call_id.removeprefix(_PLAIN_ID)}" if call_id.startswith(_PLAIN_ID) else call_id
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """The arguments as an object: of a call that was cut short, the members that are there."""
-    try:
-        json_text = without_lone_surrogates(valid_text(arguments or "{}").encode())
-        value: Any = from_json(json_text, allow_partial=True)
-    except ValueError:
-        return {}
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
