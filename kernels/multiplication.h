@@ -21,7 +21,8 @@ namespace jan_serve {
 constexpr int64_t TILE       = 4;   // tokens that share the vectors of a panel
 constexpr int64_t CHUNK_ROWS = 64;  // rows that a thread takes at once, at most
 
-// dst = weights × activations. The buffer holds what all threads read, then each thread's panels.
+// dst = weights × activations. The buffer holds what threads read (quantised inputs, and which products they are for), once or once a
+// thread, then each thread's panels.
 template <class Product> class Multiplication {
   public:
     using Weights     = typename Product::Weights;
@@ -36,32 +37,25 @@ template <class Product> class Multiplication {
         matrices                    = weights->ne[2];
         inputs                      = ggml_nrows(dst->src[1]);
         outputs                     = ggml_nrows(dst);
-        size_t end                  = 0;
-        const auto place = [&](auto *& member, int64_t count) {
-            member = params ? (std::remove_reference_t<decltype(member)>) ((char *) params->wdata + end) : nullptr;
-            end    = (end + count * sizeof(*member) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        };
-        place(groups, matrices + 1);
-        place(tokens, outputs);
-        place(activations, blocks * inputs);
-        place(panels, 0);
-        shared_size = end;
+        is_one_token                = (dst->op == GGML_OP_MUL_MAT_ID ? dst->src[2]->ne[1] : outputs) == 1;
+        inputs_size                 = place_inputs(nullptr);
         if (params) {
-            panels += params->ith * blocks;
+            char * buffer = (char *) params->wdata;
+            place_inputs(buffer + (is_one_token ? params->ith * inputs_size : 0));
+            panels = (Panel *) (buffer + copies(params->nth) * inputs_size) + params->ith * blocks;
         }
     }
 
     // Bytes of the buffer.
-    size_t size(int threads) const { return shared_size + threads * blocks * sizeof(Panel); }
+    size_t size(int threads) const { return copies(threads) * inputs_size + threads * blocks * sizeof(Panel); }
 
-    // To be called by each thread.
+    // To be called by each thread. Of one token, each of them makes what it reads: that takes less time than to wait for the others.
     void run() {
-        quantise();
-        if (params->ith == 0) {
+        quantise(is_one_token ? 0 : params->ith, is_one_token ? 1 : params->nth);
+        if (is_one_token || params->ith == 0) {
             dst->op == GGML_OP_MUL_MAT_ID ? group_by_expert() : group_all();
-            ggml_threadpool_chunk_set(params->threadpool, params->nth);
         }
-        ggml_barrier(params->threadpool);
+        jan_serve_begin_chunks(params, !is_one_token);
         compute();
     }
 
@@ -81,11 +75,26 @@ template <class Product> class Multiplication {
         int64_t      count;
     };
 
-    // Each thread quantises as many blocks.
-    void quantise() {
+    int copies(int threads) const { return is_one_token ? threads : 1; }
+
+    // Bytes of what threads read. base: null if only the size is asked for.
+    size_t place_inputs(char * base) {
+        size_t     end   = 0;
+        const auto place = [&](auto *& member, int64_t count) {
+            member = base ? (std::remove_reference_t<decltype(member)>) (base + end) : nullptr;
+            end    = (end + count * sizeof(*member) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        };
+        place(groups, matrices + 1);
+        place(tokens, outputs);
+        place(activations, blocks * inputs);
+        return end;
+    }
+
+    // A part of the blocks, of so many parts of the same size.
+    void quantise(int part, int parts) {
         const ggml_tensor * source = dst->src[1];
-        const int64_t       last   = (params->ith + 1) * blocks * inputs / params->nth;
-        for (int64_t block = params->ith * blocks * inputs / params->nth; block < last;) {
+        const int64_t       last   = (part + 1) * blocks * inputs / parts;
+        for (int64_t block = part * blocks * inputs / parts; block < last;) {
             const int64_t input = block / blocks;
             const int64_t first = block % blocks;
             int64_t       count = std::min(blocks - first, last - block);
@@ -137,6 +146,9 @@ template <class Product> class Multiplication {
             tokens[group.first + group.count++] = { activations + input * blocks, out };
         });
         *std::remove_if(groups, groups + matrices, [](const Group & group) { return group.count == 0; }) = {};
+        if (params->ith != 0) {
+            return;
+        }
         ReadAhead::look();
         for (int64_t group = 0; group < EXPERTS_AHEAD && groups[group].count > 0; group++) {
             ReadAhead::ask_for(groups[group].weights, dst->src[0]->nb[2]);
@@ -153,7 +165,7 @@ template <class Product> class Multiplication {
             chunk = std::min(chunk, count * chunks - 1);
             return groups[chunk / chunks].weights + chunk % chunks * chunk_rows * dst->src[0]->nb[1];
         };
-        for (int64_t chunk = params->ith; chunk < count * chunks; chunk = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+        for (int64_t chunk = params->ith; chunk < count * chunks; chunk = jan_serve_next_chunk(params->threadpool)) {
             const Group & group = groups[chunk / chunks];
             const int64_t first = chunk % chunks * chunk_rows;
             if (first == 0 && chunk / chunks + EXPERTS_AHEAD < count) {
@@ -293,7 +305,8 @@ template <class Product> class Multiplication {
     int64_t                     matrices;
     int64_t                     inputs;   // rows of activations
     int64_t                     outputs;  // rows of products
-    size_t                      shared_size;
+    bool                        is_one_token;
+    size_t                      inputs_size;
     Group *                     groups;
     Token *                     tokens;
     Activations *               activations;

@@ -359,7 +359,7 @@ jan_serve_tile_config()
 
 # A thread that waits for others at the end of an operation spins. Where other programs run, too, one of them may have no
 # core, and would not get that of the thread that waits for it until the system takes it away: milliseconds for each of the
-# hundreds of operations of a step (ADR 0063).
+# hundreds of operations of a step. Where the first thread computes two nodes in a row, no thread waits between them (ADR 0063).
 function(jan_serve_barrier)
     set(head [=[
 void ggml_barrier(struct ggml_threadpool * tp) {
@@ -374,6 +374,7 @@ void ggml_barrier(struct ggml_threadpool * tp) {
         return;
 ]=])
     set(last_ours [=[
+        atomic_store_explicit(&tp->jan_serve_chunk, n_threads, memory_order_relaxed);
         atomic_fetch_add_explicit(&tp->n_barrier_passed, 1, memory_order_seq_cst);
         jan_serve_wake(&tp->n_barrier_passed);
         return;
@@ -392,6 +393,29 @@ void ggml_barrier(struct ggml_threadpool * tp) {
         }
     }
 ]=])
-    jan_serve_patch(ggml-cpu.c head head_ours last last_ours spin spin_ours)
+    set(counter [=[
+    atomic_int GGML_CACHE_ALIGN current_chunk; // currently processing chunk during Mat_Mul, shared between all the threads.
+]=])
+    set(counter_ours [=[
+    atomic_int GGML_CACHE_ALIGN current_chunk; // currently processing chunk during Mat_Mul, shared between all the threads.
+    atomic_int jan_serve_chunk; // the same of our products; each barrier sets it to the number of threads
+]=])
+    set(start [=[
+    // Kick all threads to start the new graph
+]=])
+    set(start_ours [=[
+    atomic_store_explicit(&threadpool->jan_serve_chunk, n_threads, memory_order_relaxed);
+    // Kick all threads to start the new graph
+]=])
+    set(meet [=[
+        if (state->ith == 0 && cplan->abort_callback &&
+]=])
+    set(meet_ours [=[
+        if (jan_serve_goes_on(cgraph, node_n)) {
+            continue;
+        }
+        if (state->ith == 0 && cplan->abort_callback &&
+]=])
+    jan_serve_patch(ggml-cpu.c head head_ours last last_ours spin spin_ours counter counter_ours start start_ours meet meet_ours)
 endfunction()
 jan_serve_barrier()

@@ -2,6 +2,10 @@
 // ggml-cpu/traits.cpp, and ggml-cpu.c calls them.
 #pragma once
 
+// Threads of an operation take the next part of its work by these; in ggml-cpu.c.
+extern "C" void jan_serve_begin_chunks(const ggml_compute_params * params, bool waits);
+extern "C" int  jan_serve_next_chunk(ggml_threadpool * pool);
+
 #include "block_product.h"
 #include "multiplication.h"
 #include "superblock_product.h"
