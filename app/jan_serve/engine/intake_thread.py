@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.shortage import ran_out_of_memory
+from jan_serve.core.shortage import shortage
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.job_queue import ClientQueue
@@ -22,7 +22,7 @@ from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import CommandQueue
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import Work
-from jan_serve.errors import EngineFailure, InsufficientMemory, JanServeError, UnsupportedOperation
+from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -65,7 +65,7 @@ _PIECES: Final = 4096
 _REST_S = 0.5
 """Time after the last request until the worker uses its rest for work ahead."""
 _SHORTAGE_S = 10.0
-"""Time until it tries again if there was no memory."""
+"""Time until it tries again if there was no memory, or no descriptor."""
 
 
 class IntakeThread:
@@ -155,7 +155,7 @@ class IntakeThread:
                     try:
                         tables.advance()
                     except Exception as error:
-                        if not ran_out_of_memory(error):
+                        if shortage(error) is None:
                             raise
                         wait_s = _SHORTAGE_S
         return self._items.get()
@@ -211,8 +211,8 @@ class IntakeThread:
 
 def _failure(error: Exception) -> JanServeError:
     """What fails the request alone: it did not reach the engine, which goes on."""
-    if ran_out_of_memory(error):  # others may have taken it for a moment
-        return InsufficientMemory("The server has no memory to prepare this request.")
+    if (lacking := shortage(error)) is not None:  # others may have taken it for a moment
+        return lacking
     traceback.print_exc()
     return EngineFailure(
         f"The engine could not prepare the request ({type(error).__name__}). The log of level debug has the traceback."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, EngineRequest, Failed, MediaData, Step, TokenizeRequest
 from tests.unit.core.test_shortage import SHORTAGES
+
+TOO_MANY_FILES = OSError(errno.EMFILE, "Too many open files")
 
 
 class End(BaseException):
@@ -103,7 +106,7 @@ def test_an_aborted_request_is_not_begun_and_the_next_of_its_id_is() -> None:
 
 
 def test_errors_fail_their_request_and_free_its_images(capfd: pytest.CaptureFixture[str]) -> None:
-    shortages = dict(enumerate(SHORTAGES, 5))
+    shortages = dict(enumerate((*SHORTAGES, TOO_MANY_FILES), 5))
 
     def prepare(item: EngineRequest) -> Any:
         if item.id == 1:
@@ -124,7 +127,8 @@ def test_errors_fail_their_request_and_free_its_images(capfd: pytest.CaptureFixt
     assert [(event.id, event.code) for event in failed] == [
         (1, "invalid_request"),
         (2, "engine_failure"),
-        *((number, "insufficient_memory") for number in shortages),
+        *((number, "insufficient_memory") for number in shortages if number - 5 < len(SHORTAGES)),
+        (5 + len(SHORTAGES), "unavailable"),
     ]
     assert len(commands) == 1
     assert "ZeroDivisionError" in capfd.readouterr().err
@@ -150,7 +154,7 @@ def test_while_it_rests_it_makes_the_tables_of_the_first_grammar() -> None:
 
 def test_where_a_rest_has_no_memory_the_worker_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_thread, "_SHORTAGE_S", 0.01)
-    shortages = iter(SHORTAGES)
+    shortages = iter((*SHORTAGES, TOO_MANY_FILES))
 
     def advance() -> None:
         for shortage in shortages:
