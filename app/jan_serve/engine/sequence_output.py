@@ -14,7 +14,7 @@ from jan_serve.engine.sampler import Floats, Sampled, score
 from jan_serve.engine.sequence import Emission, RequestState, Sequence, SequenceStatus
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.waits import Waits
-from jan_serve.errors import EngineFailure, JanServeError
+from jan_serve.errors import EngineFailure, InsufficientMemory, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,
     EngineEvent,
@@ -155,7 +155,8 @@ class SequenceOutput:
             self._finish(sequence, "length", repetition=True)
 
     def _keep(self, sequence: Sequence, logits: bytes, next_token: int) -> None:
-        """Put the state of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
+        """Put the state of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure,
+        InsufficientMemory."""
         if self._shelf is None:
             raise EngineFailure("this worker keeps no states")
         request_id, num_tokens = sequence.request.id, sequence.num_computed
@@ -163,14 +164,14 @@ class SequenceOutput:
         self._shelf.reserve(request_id, state_bytes(memory_bytes, self._vocab.n_tokens, num_tokens))
         try:
             state = self._state(sequence, logits, next_token)
-        except EngineFailure:
+        except JanServeError:
             self._shelf.drop(request_id)
             raise
         self._shelf.keep(request_id, state)
         self._events.append(StateKept(id=request_id, tokens=num_tokens, next_token=next_token))
 
     def _state(self, sequence: Sequence, logits: bytes, next_token: int) -> SequenceState:
-        """A copy of a sequence's state. Raises EngineFailure."""
+        """A copy of a sequence's state. Raises EngineFailure, InsufficientMemory."""
         try:
             return SequenceState(
                 tokens=tuple(sequence.tokens.view(0, sequence.num_computed).tolist()),
@@ -180,7 +181,7 @@ class SequenceOutput:
                 memory=self._context.save_sequence(sequence.seq_id).data,
             )
         except MemoryError as error:
-            raise EngineFailure("there is no memory for a copy of this sequence's state") from error
+            raise InsufficientMemory("There is no memory for a copy of the state of this request.") from error
 
     def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
         """A sampled token and those forced after it by the grammar; at the start only forced ones, if any."""

@@ -257,14 +257,16 @@ def test_a_state_without_room_is_not_copied() -> None:
     assert bench.context.called("save") == []
 
 
-@pytest.mark.parametrize("fault", [EngineFailure("no copy"), MemoryError()], ids=["llama.cpp", "memory"])
-def test_a_copy_that_fails_costs_one_request_and_no_room(fault: Exception) -> None:
+@pytest.mark.parametrize(
+    ("fault", "code"), [(EngineFailure("no copy"), "engine_failure"), (MemoryError(), "insufficient_memory")]
+)
+def test_a_copy_that_fails_costs_one_request_and_no_room(fault: Exception, code: str) -> None:
     shelf = shelf_of(1 << 21)
     bench = Bench(Script("a"), keep_state=True, shelf=shelf)
     bench.context.save_fault = fault
     [failed] = bench.advance()
     assert isinstance(failed, Failed)
-    assert failed.code == EngineFailure("").code
+    assert failed.code == code
     assert (len(shelf), bench.aborted) == (0, [7])
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jan_serve.core.shortage import shortage
 from jan_serve.engine.cache.prefix_cache import PrefixIndex, Tokenised
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
@@ -142,7 +143,8 @@ class StateFiles:
                 body = np.fromfile(stream, np.uint8) if is_as_long else np.empty(0, np.uint8)
         except (OSError, MemoryError) as error:
             logger.warning("%s cannot be read: %s", file.path, error)
-            self._forget(file.path)
+            if shortage(error) is None:  # else it can be read later
+                self._forget(file.path)
             return None
         if not _is_of(file.tokens, header, body):
             logger.warning("%s is corrupt and will be removed", file.path)

@@ -14,6 +14,7 @@ import pytest
 from jan_serve.engine.cache.state_files import StateFiles, state_key
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
+from tests.unit.store.descriptors import no_descriptors
 
 
 def ids(start: int, count: int = 100) -> Tokens:
@@ -215,3 +216,14 @@ def test_what_a_killed_worker_was_writing_is_removed(tmp_path: Path) -> None:
     os.utime(old, (1000, 1000))
     stored(tmp_path)
     assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_what_cannot_be_read_for_lack_of_descriptors_is_read_later(tmp_path: Path) -> None:
+    files = stored(tmp_path)
+    files.write(ids(1), state(7))
+    (file,) = files
+    with no_descriptors():
+        assert files.read(file) is None
+    assert files.index.longest(ids(1)) is not None
+    read = files.read(file)
+    assert read is not None and read.tolist() == state(7).tolist()
