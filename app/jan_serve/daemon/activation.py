@@ -16,13 +16,17 @@ _FIRST_DESCRIPTOR: Final = 3
 _VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
+class InheritedSocket(socket.socket):
+    """The service manager keeps it open: who connects while no server accepts waits for the next one."""
+
+
 class WrongSocket(Exception):
     """The server cannot serve on the inherited socket; the message gives the reason."""
 
 
 def inherited_socket(
     environment: MutableMapping[str, str] = os.environ, *, launchd_name: str | None = None
-) -> socket.socket | None:
+) -> InheritedSocket | None:
     """The inherited listening TCP socket; None if the server must create its own.
 
     Removes the variables from the environment, so that child processes do not inherit them. launchd_name: the key of
@@ -54,10 +58,10 @@ def launchd_descriptors(library: Any, name: str) -> list[int]:
         library.free(found)
 
 
-def _checked(descriptor: int) -> socket.socket:
+def _checked(descriptor: int) -> InheritedSocket:
     """The descriptor as a listening TCP socket, non-blocking and closed on exec."""
     try:
-        sock = socket.socket(fileno=descriptor)
+        sock = InheritedSocket(fileno=descriptor)
     except OSError as error:
         raise WrongSocket(f"descriptor {descriptor} is not a socket: {error.strerror}") from None
     try:

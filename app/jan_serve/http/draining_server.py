@@ -16,6 +16,7 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from jan_serve.daemon.activation import InheritedSocket
 from jan_serve.daemon.observer import ServerObserver
 from jan_serve.http.connection import HttpConnection
 from jan_serve.http.lifecycle import Lifecycle
@@ -47,6 +48,7 @@ class DrainingServer(uvicorn.Server, ABC):
         self._lifecycle = lifecycle
         self._drain_s = drain_s
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._sockets: list[socket.socket] = []
         self.listening = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,8 +58,10 @@ class DrainingServer(uvicorn.Server, ABC):
         """End what runs requests; after `drain_s`, end the requests."""
 
     def idle_s(self) -> float:
-        """How long there has been nothing to do."""
-        return self._lifecycle.idle_s
+        """How long there has been nothing to do. 0 while a connection waits for its first request."""
+        connections: set[Any] = self.server_state.connections
+        is_new = any(each.cycle is None for each in connections)
+        return 0.0 if is_new else self._lifecycle.idle_s
 
     async def attend(self, idle_s: float) -> None:
         """Called each second while the server runs."""
@@ -80,11 +84,14 @@ class DrainingServer(uvicorn.Server, ABC):
         finally:
             signal.signal(number, before)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._sockets = sockets or []
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's; whom the system has accepted since the last turn of the event loop is served, too."""
-        listening = sockets or []
-        accepted = [connection for sock in listening for connection in _accepted(sock)]
-        for each in (*self.servers, *listening):
+        accepted = [connection for sock in self._sockets for connection in _accepted(sock)]
+        for each in (*self.servers, *self._sockets):
             each.close()
         for connection in accepted:
             await asyncio.get_running_loop().connect_accepted_socket(self._connection, connection)
@@ -125,6 +132,7 @@ class DrainingServer(uvicorn.Server, ABC):
                 async with asyncio.timeout(_TICK_S):
                     await self._stop.wait()
             except TimeoutError:
+                await asyncio.sleep(0)  # those who came while the process stood still are accepted
                 continue
             self.should_exit = True
 
@@ -135,10 +143,18 @@ class DrainingServer(uvicorn.Server, ABC):
         # Logged before the drain is visible, because followers of the log disconnect then.
         logger.info("stopping: running requests have %.0f s", drain_s)
         self._lifecycle.drain()
+        if not self._lifecycle.open_requests:
+            self._leave_to_the_next()
         self._observer.stopping(drain_s)
         task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _leave_to_the_next(self) -> None:
+        """Let those who connect to an inherited socket wait for the next server, which is there soon."""
+        for server, sock in zip(self.servers, self._sockets, strict=True):
+            if isinstance(sock, InheritedSocket):
+                server.close()
 
     async def _end(self, drain_s: float) -> None:
         try:
@@ -161,6 +177,8 @@ class DrainingServer(uvicorn.Server, ABC):
 
 def _accepted(sock: socket.socket) -> Iterator[socket.socket]:
     """Those that wait at a socket, which does not block."""
+    if isinstance(sock, InheritedSocket):
+        return
     with contextlib.suppress(OSError):
         while True:
             yield sock.accept()[0]

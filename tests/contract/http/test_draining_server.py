@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from jan_serve.daemon.activation import InheritedSocket
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.server import ProxyServer, proxy_config
 from jan_serve.proxy.settings import ProxySettings
 from tests.support.engines import Gate
 from tests.support.front_process import FrontProcess, front_process
-from tests.support.processes import wait_until, workers_of
+from tests.support.fronts import raw_client
+from tests.support.processes import until, wait_until, workers_of
 from tests.support.raw_http import connect, post_bytes
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
@@ -96,6 +100,22 @@ def test_where_the_end_of_a_terminal_is_ignored_the_server_goes_on(tmp_path: Pat
         signal.signal(signal.SIGHUP, before)
 
 
+REQUEST = b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n"
+
+
+@contextlib.asynccontextmanager
+async def stopping(kind: type[ProxyServer], sock: socket.socket) -> AsyncGenerator[ProxyServer]:
+    """A server on this event loop. The block stops it, and ends when it has ended."""
+    proxy = Proxy(ProxySettings())
+    proxy.open()
+    server = kind(proxy_config(proxy.app), proxy.lifecycle, drain_s=0.0)
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    await server.listening.wait()
+    yield server
+    await serving
+    await proxy.close()
+
+
 def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:
     with front_process(tmp_path, drain_s=600) as front:
         wait_until(lambda: front.health() == (200, "ok"))
@@ -106,21 +126,43 @@ def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_whom_the_system_accepts_in_the_last_moment_is_answered() -> None:
-    class LastMoment(ProxyServer):
-        async def main_loop(self) -> None:
-            await super().main_loop()
-            client.connect(sock.getsockname())
-            client.sendall(b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
-
-    proxy = Proxy(ProxySettings())
-    proxy.open()
     with socket.create_server(("127.0.0.1", 0)) as sock, socket.socket() as client:
-        server = LastMoment(proxy_config(proxy.app), proxy.lifecycle, drain_s=0.0)
-        serving = asyncio.create_task(server.serve(sockets=[sock]))
-        await server.listening.wait()
-        server.stop()
-        await serving
-        await proxy.close()
+
+        class LastMoment(ProxyServer):
+            async def main_loop(self) -> None:
+                await super().main_loop()
+                client.connect(sock.getsockname())
+                client.sendall(REQUEST)
+
+        async with stopping(LastMoment, sock) as server:
+            server.stop()
         client.settimeout(60)
         answer = await asyncio.to_thread(client.recv, 1000)
     assert answer.startswith(b"HTTP/1.1 503 ")
+
+
+@pytest.mark.anyio
+async def test_who_connects_to_an_inherited_socket_at_the_end_waits_for_the_next_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as managers, socket.socket() as client:
+        async with stopping(ProxyServer, InheritedSocket(fileno=os.dup(managers.fileno()))) as server:
+            server.stop()
+            client.connect(managers.getsockname())
+            client.sendall(REQUEST)
+        managers.settimeout(60)
+        accepted, _ = await asyncio.to_thread(managers.accept)
+        with accepted:
+            accepted.settimeout(60)
+            assert await asyncio.to_thread(accepted.recv, 1000) == REQUEST
+
+
+@pytest.mark.anyio
+async def test_a_server_is_not_idle_while_a_connection_waits_for_its_first_request() -> None:
+    """An idle one ends, and would refuse that request."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        async with stopping(ProxyServer, sock) as server, raw_client(sock.getsockname()[1]) as client:
+            await until(lambda: bool(server.server_state.connections))
+            assert server.idle_s() == 0
+            await client.send(REQUEST.replace(b"1.0", b"1.1"))
+            await client.until(b"}")
+            assert server.idle_s() > 0
+            server.stop()
