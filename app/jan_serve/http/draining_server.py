@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _CLOSING_S: Final = 2.0
 """Lets the last error events reach their readers after every request has ended."""
+_CLOSING_STEPS: Final = 10
 _TICK_S: Final = 1.0
 """Interval between updates of the Date header, the only work of an idle server."""
 
@@ -152,9 +153,9 @@ class DrainingServer(uvicorn.Server, ABC):
 
     def _leave_to_the_next(self) -> None:
         """Let those who connect to an inherited socket wait for the next server, which is there soon."""
-        for server, sock in zip(self.servers, self._sockets, strict=True):
+        for number, sock in enumerate(self._sockets):
             if isinstance(sock, InheritedSocket):
-                server.close()
+                self.servers[number].close()
 
     async def _end(self, drain_s: float) -> None:
         try:
@@ -167,12 +168,13 @@ class DrainingServer(uvicorn.Server, ABC):
             self._stop.set()
 
     async def _are_over(self) -> bool:
-        try:
-            async with asyncio.timeout(_CLOSING_S):
-                await self._lifecycle.wait_idle()
-        except TimeoutError:
-            return False
-        return True
+        """Wait for the requests, in steps: what is due has its time also if the process stood still."""
+        for _ in range(_CLOSING_STEPS):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSING_S / _CLOSING_STEPS):
+                    await self._lifecycle.wait_idle()
+                return True
+        return False
 
 
 def _accepted(sock: socket.socket) -> Iterator[socket.socket]:
