@@ -46,6 +46,17 @@ async def test_a_completion_in_llama_servers_form(prompt: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/completion", "/infill"])
+@pytest.mark.parametrize("name", ["n_predict", "max_tokens", "max_completion_tokens"])
+async def test_the_limit_has_each_name_of_llama_server(path: str, name: str) -> None:
+    roles = {role: fake_facts().special_tokens["bos"] for role in ("fim_pre", "fim_suf", "fim_mid")}
+    seen = FakeClient(facts=fake_facts(special_tokens=roles), script=SAYING)
+    async with http_client(FakeModels(seen)) as client:
+        answer = await client.post(path, json={"prompt": "Hi", name: 9})
+    assert [request.stopping.max_tokens for request in seen.requests] == [9]
+    assert answer.headers.get_list("x-jan-serve-warning") == []
+
+
+@pytest.mark.parametrize("path", ["/completion", "/infill"])
 async def test_tokens_and_their_probabilities_in_llama_servers_form(path: str) -> None:
     roles = {role: fake_facts().special_tokens["bos"] for role in ("fim_pre", "fim_suf", "fim_mid")}
     seen = FakeClient(facts=fake_facts(special_tokens=roles), script=SAYING)

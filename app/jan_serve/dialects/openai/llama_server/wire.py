@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.openai.chat.wire import PromptProgress, Timings
@@ -36,7 +36,8 @@ class AnswerFields(ConstraintFields, ReportFields):
     n_predict: Annotated[
         Annotated[Int, Between(-1)],
         Field(
-            description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt."
+            validation_alias=AliasChoices("n_predict", "max_tokens", "max_completion_tokens"),
+            description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt.",
         ),
     ] = -1
     t_max_predict_ms: Annotated[
