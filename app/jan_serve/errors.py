@@ -133,6 +133,12 @@ class ContextLengthExceeded(InvalidRequest):
         self.at_least = at_least
 
     @property
+    def advice(self) -> str:
+        """The remedy, in a text whose numbers clients parse: there no word can say that a number is the least."""
+        unread = "The prompt was not read to its end: it has more tokens. " if self.at_least else ""
+        return f"{unread}{self.remedy}".rstrip()
+
+    @property
     def which(self) -> str:
         """A prefix for a dialect's message that names the input; empty if there is only one."""
         return "" if self.item is None else f"{self.param}: item {self.item}: "

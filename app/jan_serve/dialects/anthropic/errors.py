@@ -79,7 +79,7 @@ def _message(problem: Problem) -> str:
         case ContextLengthExceeded() as error:
             # Claude Code looks for these words, and compacts the conversation.
             numbers = f"{error.n_prompt} tokens > {error.n_ctx} maximum"
-            return f"prompt is too long: {numbers}" + (f". {error.remedy}" if error.remedy else "")
+            return f"prompt is too long: {numbers}" + (f". {error.advice}" if error.advice else "")
         case ModelNotFound() as error:
             return f"model: {error.name}. {error.message}{_names_hint(error.name)}"
         case _:

@@ -55,7 +55,7 @@ def _type(status: int) -> str:
 
 def _context_message(error: ContextLengthExceeded) -> str:
     """OpenAI's wording, because clients parse its numbers."""
-    completion, remedy = error.max_tokens or 0, f" {error.remedy}" if error.remedy else ""
+    completion, remedy = error.max_tokens or 0, f" {error.advice}" if error.advice else ""
     total = error.n_prompt + completion
     if error.param == "messages":
         return (

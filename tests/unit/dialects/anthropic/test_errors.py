@@ -76,6 +76,10 @@ def test_claude_code_recognises_a_prompt_that_is_too_long() -> None:
     message = error_body(problem_of(error))["error"]["message"]
     assert message == f"prompt is too long: 600 tokens > 512 maximum. {error.remedy}"
     assert "grow_context" in message
+    unread = error_body(problem_of(ContextLengthExceeded(600, 512, at_least=True)))["error"]["message"]
+    assert unread.startswith(
+        "prompt is too long: 600 tokens > 512 maximum. The prompt was not read to its end: it has"
+    )
 
 
 @pytest.mark.parametrize(("name", "hinted"), [("claude-x", True), ("opus", True), ("qwen", False)])

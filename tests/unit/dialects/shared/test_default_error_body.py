@@ -53,6 +53,12 @@ def test_wrong_fields_are_in_fastapis_form_beside_the_error() -> None:
             "input",
             "input: item 3: This model's maximum context length is 100 tokens, however",
         ),
+        (
+            ContextLengthExceeded(120, 100, at_least=True),
+            "messages",
+            "(120 in the messages, 0 in the completion). Please reduce the length of the messages or completion. The"
+            " prompt was not read to its end: it has more tokens.",
+        ),
     ],
 )
 def test_a_prompt_that_is_too_long_has_the_numbers_that_clients_parse(
