@@ -156,11 +156,12 @@ def test_a_call_is_a_line_once_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"x": ', "[1]", "null", "[" * 100_000])
-def test_arguments_that_are_no_object_are_text(arguments: str) -> None:
+def test_arguments_that_are_no_object_are_an_empty_one(arguments: str) -> None:
+    """Calls are constrained to objects: only a limit leaves others."""
     events = (TextDelta(0, "a"), *call(0, "find", "{}"), *call(1, "open", arguments))
-    assert parts(*events) == [("a", "", []), ("", "", ["find"]), (arguments, "", [])]
+    assert parts(*events) == [("a", "", []), ("", "", ["find"]), ("", "", ["open"])]
     answer = whole(*events, *END)
-    assert (answer["text"], len(answer["calls"])) == ("a" + arguments, 1)
+    assert (answer["text"], [each["function"]["arguments"] for each in answer["calls"]]) == ("a", [{}, {}])
 
 
 CANDIDATE = TokenLogprob(2, b"\xc3", -1.5)
