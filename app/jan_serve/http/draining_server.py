@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 _CLOSING_S: Final = 2.0
 """Lets the last error events reach their readers after every request has ended."""
 _CLOSING_STEPS: Final = 10
+_LOOK_S: Final = 0.1
 _TICK_S: Final = 1.0
 """Interval between updates of the Date header, the only work of an idle server."""
 
@@ -158,14 +159,22 @@ class DrainingServer(uvicorn.Server, ABC):
                 self.servers[number].close()
 
     async def _end(self, drain_s: float) -> None:
+        until = asyncio.get_running_loop().time() + drain_s
         try:
             await self.finish(drain_s)
             if not await self._are_over():
                 logger.warning("%d requests did not end in time", self._lifecycle.open_requests)
                 self._lifecycle.end()
                 self.force_exit = not await self._are_over()
+            await self._taken(until)
         finally:
             self._stop.set()
+
+    async def _taken(self, until: float) -> None:
+        """Wait until the clients have taken their answers, as far as the time of the drain reaches."""
+        loop, connections = asyncio.get_running_loop(), cast(set[Any], self.server_state.connections)
+        while loop.time() < until and any(each.transport.get_write_buffer_size() for each in connections):
+            await asyncio.sleep(_LOOK_S)
 
     async def _are_over(self) -> bool:
         """Wait for the requests, in steps: what is due has its time also if the process stood still."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from jan_serve.http import draining_server
 from jan_serve.http.draining_server import DrainingServer, server_config
 from jan_serve.http.lifecycle import Lifecycle
+from tests.support.fronts import raw_client
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +42,34 @@ async def test_only_a_proxy_on_this_machine_is_believed(
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/", headers=FORWARDED)).status_code == 204
     assert seen == [("192.168.1.7", "https") if is_this_machine and believes else (peer, "http")]
+
+
+async def test_the_end_waits_until_an_answer_is_taken() -> None:
+    n = 32 << 20
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % n)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x" * n})
+
+    class Server(DrainingServer):
+        async def finish(self, drain_s: float) -> None:
+            pass
+
+    config = server_config(app)
+    config.timeout_graceful_shutdown = 0
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server = Server(config, Lifecycle(), 600.0)
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        await server.listening.wait()
+        async with raw_client(sock.getsockname()[1]) as client:
+            await client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head = await client.until(b"\r\n\r\n")
+            server.stop()
+            await asyncio.wait([serving], timeout=0.5)
+            assert not serving.done()
+            assert len(await client.rest()) == n, head
+        await serving
 
 
 @pytest.mark.parametrize(
