@@ -118,7 +118,10 @@ def file_changed(change: Callable[[World, Path], None]) -> Fault:
             yield file.name
         finally:
             world.restore(file)
-            world.damages.append(((start, time.monotonic()), file.name))
+            window = (start, time.monotonic())
+            world.damages.append((window, file.name))
+            if change is _remove:
+                world.removals.append((window, file.name))
 
     return fault
 

@@ -85,7 +85,8 @@ class World:
         self.pauses: list[Window] = []
         self.shortages: list[Window] = []
         self.damages: list[tuple[Window, str]] = []
-        """When the server was killed, restarted, stopped or without descriptors, and a model's file not whole."""
+        self.removals: list[tuple[Window, str]] = []
+        """When the server was killed, restarted, stopped or without descriptors; a model's file not whole, or gone."""
         self.command = [sys.executable, "-P", "-m", "jan_serve", "serve"]
         self.run = uuid.uuid4().hex
         self._clock = folder / "clock" / "offset"
