@@ -21,6 +21,9 @@ namespace jan_serve {
 constexpr int64_t TILE       = 4;   // tokens that share the vectors of a panel
 constexpr int64_t CHUNK_ROWS = 64;  // rows that a thread takes at once, at most
 
+// The same of one token: what its thread has prefetched beyond the end of a chunk is another thread's.
+constexpr int64_t ONE_TOKEN_CHUNK_ROWS = 512;
+
 // dst = weights × activations. The buffer holds what threads read (quantised inputs, and which products they are for), once or once a
 // thread, then each thread's panels.
 template <class Product> class Multiplication {
@@ -158,8 +161,10 @@ template <class Product> class Multiplication {
     // The next chunk of rows goes to the thread that is free, whichever matrix it is of.
     void compute() {
         const int64_t count = std::find_if(groups, groups + matrices, [](auto & group) { return !group.count; }) - groups;
-        const int64_t share      = count * rows / (4 * params->nth) / PANEL_ROWS * PANEL_ROWS;
-        const int64_t chunk_rows = std::clamp(share, PANEL_ROWS, CHUNK_ROWS);
+        const int64_t share      = count * rows / (4 * params->nth);
+        const int64_t most       = std::clamp(share, PANEL_ROWS, is_one_token ? ONE_TOKEN_CHUNK_ROWS : CHUNK_ROWS);
+        const int64_t parts      = (rows + most - 1) / most;
+        const int64_t chunk_rows = (rows + parts * PANEL_ROWS - 1) / (parts * PANEL_ROWS) * PANEL_ROWS;
         const int64_t chunks     = (rows + chunk_rows - 1) / chunk_rows;
         const auto    start_of   = [&](int64_t chunk) {
             chunk = std::min(chunk, count * chunks - 1);
