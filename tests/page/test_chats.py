@@ -226,3 +226,25 @@ def transfers_chats(tab: Tab, tmp_path: Path) -> None:
         file.write_text(text)
         field.set_input_files(file)
         expect(tab.page.get_by_text(words)).to_be_visible()
+
+
+def test_a_list_that_comes_late_keeps_the_chat_that_is_open(tab: Tab, url: str) -> None:
+    """It is asked for before a question, and comes after the answer was written."""
+    asked(tab, "before", "first")
+    tab.page.get_by_role("button", name="New chat").click()
+    held: list[Route] = []
+    tab.page.route("**/extras/chats?*", lambda route: held.append(route))
+    file = {"name": "chats.json", "mimeType": "application/json", "buffer": json.dumps([CHATGPT]).encode()}
+    tab.page.get_by_label("File of chats").set_input_files(file)  # pyright: ignore[reportArgumentType]
+    while len(held) < 2:
+        tab.page.wait_for_timeout(50)
+    tab.ask("meanwhile")
+    tab.wait_for_answer()
+    while not any(len(chat["messages"]) == 2 for chat in stored(url) if chat["title"] == "meanwhile"):
+        tab.page.wait_for_timeout(50)
+    for route in held:
+        with tab.page.expect_response("**/extras/chats?*"):
+            route.continue_()
+    expect(listed(tab)).to_have_text(["meanwhile", "before", "From elsewhere"])
+    expect(tab.answers.get_by_text("first")).to_be_visible()
+    expect(tab.page.get_by_text("Loading…")).to_have_count(0)

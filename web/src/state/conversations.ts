@@ -54,7 +54,8 @@ async function load(): Promise<void> {
   }
   await connect(stored.filter(({ id }) => !known.has(id) || findChat(id)?.unsaved !== true));
   for (const { id, unsaved } of conversations.value) if (unsaved) void push(id);
-  takeUp();
+  // An answer that was written meanwhile is in no copy that was read before.
+  await readOpen();
 }
 
 onOtherTabs(async (id) => {
