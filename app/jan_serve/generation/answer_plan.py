@@ -10,12 +10,14 @@ import msgspec
 
 from jan_serve.chat.call_form import in_form
 from jan_serve.chat.chat_format import CallIds, ChatFormat, ids_in
+from jan_serve.chat.chatml import CHATML, CHATML_TURN_END
 from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import CallForm, Tool
 from jan_serve.core.request import ChatPrompt
+from jan_serve.core.sampling import StopConditions
 from jan_serve.core.transcript import random_hex
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
@@ -88,6 +90,16 @@ class ChatPlan(NamedTuple):
     def shown_tools(self) -> tuple[Tool, ...]:
         """What the template sees: all, also where some may be called, so that the prompt stays in the prefix cache."""
         return tuple(map(_plain, self.prompt.tools)) if self.tools else ()
+
+    def turn_end(self, stopping: StopConditions) -> str | None:
+        """The text that ends the model's turn, where no token may do so.
+
+        None if the client itself stops at it, or would be shown it.
+        """
+        if self.template not in (None, CHATML) or CHATML_TURN_END in stopping.stop:
+            return None
+        is_shown = stopping.ignore_eos or stopping.include_stop or stopping.stop_at_token_end
+        return None if is_shown else CHATML_TURN_END
 
     def in_form(self, form: CallForm | None) -> ChatPlan:
         """The plan with calls in the form of the template."""
@@ -185,8 +197,10 @@ def _thinks_by_default(chat_format: ChatFormat, template: str | None) -> bool:
 class AnswerParsers:
     """Parses the choices of one answer into text, reasoning and calls. Pure, but for random ids of calls."""
 
-    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool) -> None:
+    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool, turn_end: str | None = None) -> None:
+        """turn_end: a stop string that is not the client's."""
         self._plan = plan
+        self._turn_end = turn_end
         self._starts_in_thought = starts_in_thought
         self._ids = CallIds(
             plan.chat_format.id_style, ids_in(plan.prompt.messages), partial(random_hex, _ID_BYTES)
@@ -203,6 +217,8 @@ class AnswerParsers:
             parser = self._parsers[event.index] = self._parser(event.index)
         if isinstance(event, TextDelta):
             return list(parser.feed(event.text, event.tokens))
+        if event.stop is not None and event.stop == self._turn_end:
+            event = msgspec.structs.replace(event, stop=None)
         cut = event.reason != "stop" or event.stop is not None
         deltas: list[ChoiceEvent] = list(parser.finish(cut=cut))
         calls = parser.calls > 0 if event.stop is None else parser.has_whole_calls

@@ -126,10 +126,13 @@ class RequestPreparer:
             self._history.compare(trace, client.name, cache_salt, request.prompt)
         parsers: AnswerParsers | None = None
         specials: tuple[str, ...] = ()
+        stopping = request.stopping
         if isinstance(request.prompt, ChatPrompt):
             plan = self._plan(request.prompt, client, request.model)
             prompt, answer_constraint, parsers = await self._chat(plan, request, client)
             specials = plan.chat_format.special_tokens
+            if (turn_end := plan.turn_end(stopping)) is not None:
+                stopping = msgspec.structs.replace(stopping, stop=(*stopping.stop, turn_end))
         else:
             prompt = await self._plain_prompt(request, client)
             constraint = request.constraint
@@ -152,7 +155,7 @@ class RequestPreparer:
             parse_special=prompt.parse_special,
             prompt_param=prompt.param,
             sampling=await self._sampling(request, client),
-            stopping=request.stopping,
+            stopping=stopping,
             grammar=answer_constraint.grammar,
             guide=answer_constraint.guide,
             n=sequences,
@@ -181,7 +184,8 @@ class RequestPreparer:
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         starts_in_thought = thought is not None and thought.is_open
-        parsers = AnswerParsers(plan, starts_in_thought=starts_in_thought)
+        turn_end = plan.turn_end(request.stopping)
+        parsers = AnswerParsers(plan, starts_in_thought=starts_in_thought, turn_end=turn_end)
         pieces = marked.pieces(text)
         warnings = (*marked.warnings, *rendered.warnings)
         engine_prompt = EnginePrompt(pieces, marked.media, param="messages", warnings=warnings)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.events import Finished, TextDelta
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
 from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import (
@@ -101,6 +102,42 @@ async def test_a_missing_template_is_logged_once_a_model(caplog: pytest.LogCaptu
         assert str(sent.submitted.prompt[0]).startswith("<|im_start|>user\nHi<|im_end|>")
     words = "has no chat template: chats are rendered as ChatML"
     assert [record.message for record in caplog.records] == [f"fake {words}", f"other {words}"]
+
+
+@pytest.mark.parametrize(
+    ("stopping", "stops", "told"),
+    [
+        (StopConditions(), ("<|im_end|>",), None),
+        (StopConditions(stop=("x",)), ("x", "<|im_end|>"), None),
+        (StopConditions(stop=("<|im_end|>",)), ("<|im_end|>",), "<|im_end|>"),
+        (StopConditions(ignore_eos=True), (), "<|im_end|>"),
+        (StopConditions(include_stop=True), (), "<|im_end|>"),
+        (StopConditions(stop_at_token_end=True), (), "<|im_end|>"),
+    ],
+)
+@pytest.mark.parametrize("template", [None, "chatml"])
+async def test_a_turn_of_chatml_ends_at_its_text_where_the_model_has_no_token(
+    template: str | None, stopping: StopConditions, stops: tuple[str, ...], told: str | None
+) -> None:
+    """It is no stop string to the client: a base model ends its turn."""
+    profile = ModelProfile(template=None if template is None else TemplateOverride(template))
+
+    def profile_of(_model: str, _requested: str | None) -> ModelProfile:
+        return profile
+
+    one = preparer_of(profiles=lambda: profile_of)
+    request = GenerationRequest(prompt=chat("Hi"), stopping=stopping)
+    sent = await one.prepare(request, client_of(None), "")
+    assert sent.submitted.stopping.stop == stops
+    assert sent.parsers is not None
+    sent.parsers.read(TextDelta(index=0, text="Hello."))
+    *_, ended = sent.parsers.read(Finished(index=0, reason="stop", stop="<|im_end|>"))
+    assert isinstance(ended, Finished) and ended.stop == told
+
+
+async def test_a_models_own_template_ends_turns_by_itself() -> None:
+    sent = await submitted(GenerationRequest(prompt=chat("Hi")))
+    assert sent.stopping.stop == ()
 
 
 async def test_a_configured_template_replaces_the_models() -> None:
