@@ -9,6 +9,8 @@ from typing import Final
 
 from jan_serve.errors import InsufficientMemory, Unavailable
 
+NO_MEMORY: Final = "The server has no memory for this now."
+
 _OF_IMPORTS: Final = re.compile(
     r"failed to map segment|cannot allocate memory|cannot create shared object", re.I
 )
@@ -16,14 +18,14 @@ _OF_IMPORTS: Final = re.compile(
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether it, or what it came from, is that the process got no memory, for objects, a library or a thread."""
+    """Whether this error, or one that led to it, says that there is no memory for objects, a library or a thread."""
     return _cause(error, _is_of_memory) is not None
 
 
 def shortage(error: BaseException) -> Unavailable | None:
     """The error for a request that met a lack of memory, threads or file descriptors. None for another failure."""
     if ran_out_of_memory(error):
-        return InsufficientMemory("The server has no memory for this now.")
+        return InsufficientMemory(NO_MEMORY)
     cause = _cause(error, _is_of_descriptors)
     if isinstance(cause, OSError):
         return Unavailable(f"The server cannot open more files now ({cause.strerror}).")

@@ -443,7 +443,7 @@ class Engine:
                 self._memory.rewind(item.sequence)
             self._preempt_incomplete(plan)
             return
-        # Once a worker: what fails again here, however far from now, may fail for ever.
+        # Only once in a worker's life: a batch that always fails would be computed again and again.
         if self._was_reset:
             raise DecodeFailure(code)
         self._was_reset = True
@@ -457,10 +457,7 @@ class Engine:
                 self._preempt(sequence)
 
     def _reset_memory(self) -> None:
-        """Preempt all, so that everything is computed again: after a fatal decode the memory is undefined.
-
-        First, since these sequences must not be cached from it.
-        """
+        """Preempt all, so that everything is computed again: after a fatal decode the memory is undefined."""
         for sequence in reversed(list(self._scheduler.running)):
             self._preempt(sequence)
         self._memory.reset()

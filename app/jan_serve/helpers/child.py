@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from jan_serve.core.shortage import ran_out_of_memory
+from jan_serve.core.shortage import NO_MEMORY, ran_out_of_memory
 from jan_serve.errors import InsufficientMemory, JanServeError, ProtocolError
 from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
 from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
 
-_SHORT: Final = InsufficientMemory("The server has no memory for this now.")
+_SHORT: Final = InsufficientMemory(NO_MEMORY)
 _MARGIN: Final = 1 << 20
 
 Q = TypeVar("Q")

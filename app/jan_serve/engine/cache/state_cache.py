@@ -65,7 +65,7 @@ class StateCache:
         # One thread, which alone touches the files.
         self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
         if self._disk is not None:
-            self._disk.submit(int)  # starts it here, where a lack of threads fails the load and no answer
+            self._disk.submit(int)  # starts its thread: a lack of threads fails the load, and no answer later
 
     @property
     def disk_bytes(self) -> int:
