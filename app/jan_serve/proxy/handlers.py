@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.core.hosts import address_of
-from jan_serve.dialects.shared.permitted_card import permitted_card
+from jan_serve.dialects.shared.lmdeploy_forms import permitted_card
 from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet, why_not
 from jan_serve.fleet.node import Node, NodeState, hit_rate

@@ -10,7 +10,7 @@ from typing import Final
 
 from jan_serve.dialects.outline import StreamErrors
 from jan_serve.dialects.outlines import OUTLINES
-from jan_serve.dialects.shared import default_error_body, flat_errors
+from jan_serve.dialects.shared import default_error_body, lmdeploy_forms
 from jan_serve.http.errors import ByPrefix, Envelopes, FieldError, HttpError, Problem, http_problem
 from jan_serve.http.replies import frame
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
@@ -55,12 +55,12 @@ _OWN_PATHS: Final = ("/health", "/ready")
 def envelopes() -> Envelopes:
     renderers = {prefix: render for outline in OUTLINES for prefix, render in outline.errors.items()}
     own = dict.fromkeys(_OWN_PATHS, default_error_body.render_error)
-    return Envelopes(renderers | own, flat_errors.render_error)
+    return Envelopes(renderers | own, lmdeploy_forms.render_error)
 
 
 _STREAMS: Final = ByPrefix(
     {prefix: form for outline in OUTLINES for prefix, form in outline.stream_errors.items()},
-    StreamErrors(lambda problem: frame(flat_errors.in_band_error(problem))),
+    StreamErrors(lambda problem: frame(lmdeploy_forms.in_band_error(problem))),
 )
 
 

@@ -27,8 +27,7 @@ from jan_serve.api.chats.wire import (
     PutChat,
 )
 from jan_serve.core.caller import cache_salt
-from jan_serve.dialects.shared.default_errors import ErrorBody, ValidationErrorBody
-from jan_serve.dialects.shared.error_responses import USUAL, error_responses
+from jan_serve.dialects.shared.error_responses import USUAL, ErrorBody, ValidationErrorBody, error_responses
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.json_body import JsonRoute

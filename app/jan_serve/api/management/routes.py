@@ -16,9 +16,14 @@ from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import Event, all_events, found, load_events, model_list
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.dialects.shared.default_errors import ErrorBody, ValidationErrorBody
-from jan_serve.dialects.shared.error_responses import MANAGING, Responses, error_responses
-from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.error_responses import (
+    MANAGING,
+    ErrorBody,
+    Responses,
+    ValidationErrorBody,
+    error_responses,
+)
+from jan_serve.dialects.shared.generation_fields import ttl_s
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.generation_fields import KeepAlive
 from jan_serve.dialects.shared.wire_types import WireModel
 
 StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed", "downloading"]

@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from jan_serve.config import Settings
-from jan_serve.dialects.shared.default_errors import ErrorBody, ValidationErrorBody
-from jan_serve.dialects.shared.error_responses import USUAL, error_responses
+from jan_serve.dialects.shared.error_responses import USUAL, ErrorBody, ValidationErrorBody, error_responses
 from jan_serve.errors import SettingsError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import http_problem

@@ -34,8 +34,7 @@ from jan_serve.dialects.decisions.wire import (
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.answers import count_tokens, on_model
-from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS, ErrorBody
-from jan_serve.dialects.shared.error_responses import error_responses
+from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, ErrorBody, error_responses
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.scoring import decisions
 from jan_serve.generation.scoring.decisions import Decided, Decision, calibrate, check_enough, rendered

@@ -25,7 +25,7 @@ from jan_serve.dialects.lmdeploy.parse_common import (
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, text_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.choices import StopDetail, stop_detail
+from jan_serve.dialects.shared.answers import StopDetail, stop_detail
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 
 

@@ -38,7 +38,7 @@ from jan_serve.dialects.lmdeploy.render_common import ReplyFacts
 from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
 from jan_serve.dialects.shared.answers import Renderer, answer
-from jan_serve.dialects.shared.flat_errors import in_band_error
+from jan_serve.dialects.shared.lmdeploy_forms import in_band_error
 from jan_serve.generation.batch import generate_batch
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import STREAMED

@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 from jan_serve.dialects.lmdeploy.generate_dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
 from jan_serve.dialects.outline import Outline, routes
-from jan_serve.dialects.shared.flat_errors import render_error
+from jan_serve.dialects.shared.lmdeploy_forms import render_error
 from jan_serve.http.paths import is_below, reroute
 
 PREFIX: Final = "/lmdeploy"

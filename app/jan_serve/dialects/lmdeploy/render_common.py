@@ -12,7 +12,7 @@ import msgspec
 from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TokenInfo
 from jan_serve.dialects.lmdeploy.serving import Session
 from jan_serve.dialects.lmdeploy.wire_common import Usage
-from jan_serve.dialects.shared.choices import FoldedAnswer
+from jan_serve.dialects.shared.answers import FoldedAnswer
 
 
 class ReplyFacts(msgspec.Struct, frozen=True):

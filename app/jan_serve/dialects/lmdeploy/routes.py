@@ -29,8 +29,7 @@ from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.serving import lmdeploy_services
 from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
 from jan_serve.dialects.shared.error_responses import error_responses
-from jan_serve.dialects.shared.flat_errors import ErrorBody
-from jan_serve.dialects.shared.permitted_card import permitted_card
+from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody, permitted_card
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.metrics import page_headers

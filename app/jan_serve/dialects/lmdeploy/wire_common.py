@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.lmdeploy.distserve.wire import MigrationFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.flat_errors import ErrorBody
 from jan_serve.dialects.shared.generation_fields import RepetitionFields
+from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody
 from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel, Strings
 
 

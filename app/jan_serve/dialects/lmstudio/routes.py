@@ -13,7 +13,7 @@ from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.lmstudio.outline import PREFIX
-from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
+from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
 

@@ -21,7 +21,7 @@ from jan_serve.dialects.ollama.render_common import OllamaCall, ReplyFacts, Shap
 from jan_serve.dialects.ollama.serving import Serving
 from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, ReplyLine
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.generation_fields import ttl_s
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Ints, WireModel
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.replies import json_reply

@@ -18,7 +18,7 @@ from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import count_tokens
 from jan_serve.dialects.shared.embedding_list import embedding_list
-from jan_serve.dialects.shared.keep_alive import KeepAlive, ttl_s
+from jan_serve.dialects.shared.generation_fields import KeepAlive, ttl_s
 from jan_serve.dialects.shared.wire_types import Between, Int, check_count
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.generation.embeddings import Embeddings, embed

@@ -16,8 +16,7 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.ollama.wire_common import OPTION_KINDS, AnswerFields, ModelFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, stop_texts
-from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, stop_texts, ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT, check_count
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.media_reader import too_many_images

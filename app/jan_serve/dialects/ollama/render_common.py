@@ -21,7 +21,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
 )
 from jan_serve.dialects.ollama.wire_common import Counters, OllamaCandidate, OllamaLogprob
-from jan_serve.dialects.shared.choices import FoldedAnswer, FoldedCall, stop_detail
+from jan_serve.dialects.shared.answers import FoldedAnswer, FoldedCall, stop_detail
 from jan_serve.http.replies import json_bytes
 
 _NS: Final = 1_000_000_000

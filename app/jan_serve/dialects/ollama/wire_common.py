@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.generation_fields import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 from jan_serve.http.json_body import MemberNames
 from jan_serve.image_files.header import MAX_IMAGES

@@ -11,7 +11,7 @@ from jan_serve.dialects.shared.embedding_list import (
     EmbeddingFields,
     embeddings_reply,
 )
-from jan_serve.dialects.shared.keep_alive import KeepAlive, ttl_s
+from jan_serve.dialects.shared.generation_fields import KeepAlive, ttl_s
 from jan_serve.generation.service import GenerationService
 
 

@@ -27,8 +27,8 @@ from jan_serve.dialects.shared.generation_fields import (
     repetition_detection,
     require,
     stop_texts,
+    ttl_s,
 )
-from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.thinking_fields import thinking_budget, thinking_switch
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest, UnsupportedContent

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
+from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.deferred_routes import DeferredRoutes
 from jan_serve.http.json_body import JsonRoute

@@ -23,8 +23,7 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.choices import FoldedAnswer
+from jan_serve.dialects.shared.answers import FoldedAnswer, answer
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidAudio, InvalidRequest

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.generation_fields import RepetitionFields
-from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.generation_fields import KeepAlive, RepetitionFields
 from jan_serve.dialects.shared.thinking_fields import ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 

@@ -17,8 +17,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.rerank.outline import COHERE, PLAIN
 from jan_serve.dialects.shared.answers import on_model
-from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
-from jan_serve.dialects.shared.error_responses import error_responses
+from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, error_responses
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
 from jan_serve.errors import InvalidRequest

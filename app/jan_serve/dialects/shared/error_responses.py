@@ -1,10 +1,10 @@
-"""The errors of routes, for the OpenAPI document."""
+"""The errors of routes, for the OpenAPI document, and models of the server's default error body, OpenAI's."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 Responses = dict[int | str, dict[str, Any]]
 _MEANINGS: Final[dict[int | str, str]] = {
@@ -41,3 +41,34 @@ def error_responses(
     # FastAPI would build a validator of a model for each status of each route, so only status 400 has the model.
     forms = {**dict.fromkeys(statuses, plain), **({400: {"model": body}} if named else {}), **(special or {})}
     return {status: {"description": _MEANINGS[status], **form} for status, form in forms.items()}
+
+
+class FieldErrorBody(BaseModel):
+    """A field that breaks the schema."""
+
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class ErrorDetail(BaseModel):
+    """The error, in OpenAI's form."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    error: ErrorDetail
+
+
+class ValidationErrorBody(ErrorBody):
+    """A request that breaks the schema: the common form, and the fields."""
+
+    detail: list[FieldErrorBody]
+
+
+DEFAULT_ERRORS: Final = error_responses(ErrorBody, special={422: {"model": ValidationErrorBody | ErrorBody}})
+"""Documented errors of every route with this body."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, cast
 
+import msgspec
 from pydantic import BaseModel, Field
 
 from jan_serve.dialects.shared.wire_types import MAX_INT, Between, Int, WireModel
@@ -128,3 +131,26 @@ def _text_of(details: object) -> str:
             key = ("index", index) if isinstance(index, int | float | str) else ("place", place)
             parts[key] = parts.get(key, "") + text
     return "\n\n".join(parts.values())
+
+
+class PackedTexts(msgspec.Struct, frozen=True):
+    """Texts of one kind, which `mark` names, as opaque ones to send back. Nothing is encrypted."""
+
+    mark: str
+
+    def packed(self, text: str) -> str:
+        return self.mark + base64.b64encode(text.encode()).decode("ascii")
+
+    def unpacked(self, packed: str | None) -> str | None:
+        """The text; None if another server packed it, or it is damaged."""
+        if packed is None or not packed.startswith(self.mark):
+            return None
+        try:
+            return base64.b64decode(packed.removeprefix(self.mark), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+
+
+THOUGHT: Final = PackedTexts("jan-serve:thought:")
+UNREAD_THOUGHT: Final = "a thought that this server cannot read is left out"
+SUMMARY: Final = PackedTexts("jan-serve:summary:")

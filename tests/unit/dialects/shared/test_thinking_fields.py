@@ -14,7 +14,7 @@ from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.dialects.openai.responses.parse import response_request
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
-from jan_serve.dialects.shared.packed_texts import UNREAD_THOUGHT
+from jan_serve.dialects.shared.thinking_fields import UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest
 
 Parse = Callable[[dict[str, Any]], ChatPrompt]

@@ -40,7 +40,7 @@ from jan_serve.dialects.anthropic.messages.wire import (
     ToolUseBlock,
     UrlSource,
 )
-from jan_serve.dialects.shared.packed_texts import THOUGHT, UNREAD_THOUGHT
+from jan_serve.dialects.shared.thinking_fields import THOUGHT, UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 SHOWN: Final = "jan-serve"

@@ -28,7 +28,7 @@ from jan_serve.dialects.lmdeploy.chat.wire import (
 from jan_serve.dialects.lmdeploy.chat.wire import Choice as WireChoice
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import Usage
-from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
+from jan_serve.dialects.shared.answers import FoldedChoice, stop_detail
 
 
 class ChatForm(msgspec.Struct, frozen=True, kw_only=True):

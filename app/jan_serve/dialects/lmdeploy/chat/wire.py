@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.choices import StopDetail
+from jan_serve.dialects.shared.answers import StopDetail
 from jan_serve.dialects.shared.thinking_fields import EarlierThought, ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, LaxModel
 

@@ -33,8 +33,7 @@ from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.openai.wire_common import Effort
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import require
-from jan_serve.dialects.shared.packed_texts import UNREAD_THOUGHT
-from jan_serve.dialects.shared.thinking_fields import earlier_thought, value_at
+from jan_serve.dialects.shared.thinking_fields import UNREAD_THOUGHT, earlier_thought, value_at
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 UNLIMITED = -1

@@ -44,8 +44,7 @@ from jan_serve.dialects.openai.render_common import (
     usage_of,
 )
 from jan_serve.dialects.openai.wire_common import ReportFields
-from jan_serve.dialects.shared.answers import answer, answer_stream
-from jan_serve.dialects.shared.choices import FoldedAnswer, FoldedChoice, stop_detail
+from jan_serve.dialects.shared.answers import FoldedAnswer, FoldedChoice, answer, answer_stream, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.resumable import ResumableStreams
 from jan_serve.generation.service import GenerationService

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count, Effort, TemplateFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.choices import StopDetail
+from jan_serve.dialects.shared.answers import StopDetail
 from jan_serve.dialects.shared.thinking_fields import EarlierThought
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel, type_of
 

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.openai.chat.wire import PromptProgress, Timings, Usage
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.choices import StopDetail
+from jan_serve.dialects.shared.answers import StopDetail
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 
 

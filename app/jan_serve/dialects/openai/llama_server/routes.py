@@ -50,11 +50,9 @@ from jan_serve.dialects.openai.outline import LLAMA_PATH
 from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.render_common import Reports, shown_piece, timings_of
-from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.choices import FoldedAnswer, stop_detail
+from jan_serve.dialects.shared.answers import FoldedAnswer, answer, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
-from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts, ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.leased_model import LeasedModel

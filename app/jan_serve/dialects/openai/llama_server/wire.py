@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.openai.chat.wire import PromptProgress, Timings
 from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Count, ReportFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.choices import StopDetail
-from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.answers import StopDetail
+from jan_serve.dialects.shared.generation_fields import KeepAlive
 from jan_serve.dialects.shared.wire_types import (
     AtMost,
     Between,

@@ -20,8 +20,8 @@ from jan_serve.dialects.openai.responses.wire import (
     TextConfig,
 )
 from jan_serve.dialects.openai.responses.wire_reply import ResponseUsage, ShownItem
-from jan_serve.dialects.shared.choices import FoldedAnswer
-from jan_serve.dialects.shared.packed_texts import SUMMARY
+from jan_serve.dialects.shared.answers import FoldedAnswer
+from jan_serve.dialects.shared.thinking_fields import SUMMARY
 from jan_serve.errors import EngineFailure
 
 _TASK: Final = (

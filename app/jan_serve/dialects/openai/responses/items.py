@@ -27,7 +27,7 @@ from jan_serve.dialects.openai.responses.wire_reply import (
     OutputText,
     ReasoningPart,
 )
-from jan_serve.dialects.shared.packed_texts import THOUGHT
+from jan_serve.dialects.shared.thinking_fields import THOUGHT
 
 
 def new_id(prefix: str) -> str:

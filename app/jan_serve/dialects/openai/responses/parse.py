@@ -40,7 +40,7 @@ from jan_serve.dialects.openai.responses.wire import (
     RefusalPart,
     TextPart,
 )
-from jan_serve.dialects.shared.packed_texts import SUMMARY, THOUGHT, UNREAD_THOUGHT
+from jan_serve.dialects.shared.thinking_fields import SUMMARY, THOUGHT, UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 

@@ -38,7 +38,7 @@ from jan_serve.dialects.openai.responses.wire_reply import (
     ResponseUsage,
     Status,
 )
-from jan_serve.dialects.shared.choices import StopDetail, stop_detail
+from jan_serve.dialects.shared.answers import StopDetail, stop_detail
 from jan_serve.http.errors import Problem
 
 

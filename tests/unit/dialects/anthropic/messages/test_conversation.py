@@ -18,7 +18,7 @@ from jan_serve.core.messages import (
 )
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest
-from jan_serve.dialects.shared.packed_texts import THOUGHT, UNREAD_THOUGHT
+from jan_serve.dialects.shared.thinking_fields import THOUGHT, UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 Turns = list[tuple[str, Any]]

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.dialects.openai.responses.parse import History
 from jan_serve.dialects.openai.responses.wire import InputItem
-from jan_serve.dialects.shared.packed_texts import THOUGHT as PACKED
-from jan_serve.dialects.shared.packed_texts import UNREAD_THOUGHT
+from jan_serve.dialects.shared.thinking_fields import THOUGHT as PACKED
+from jan_serve.dialects.shared.thinking_fields import UNREAD_THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)

@@ -16,7 +16,7 @@ from jan_serve.dialects.openai.responses.items import (
     ThoughtWriter,
 )
 from jan_serve.dialects.openai.responses.tools import Callee
-from jan_serve.dialects.shared.packed_texts import THOUGHT
+from jan_serve.dialects.shared.thinking_fields import THOUGHT
 
 PLACE = Place("resp_1", 3)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
-from jan_serve.dialects.shared.choices import FoldedChoice
+from jan_serve.dialects.shared.answers import FoldedChoice
 
 
 def test_texts_thoughts_and_their_tokens() -> None:

@@ -1,7 +1,8 @@
-"""Flat error bodies, LMDeploy's: with the HTTP status as code; for schema violations, FastAPI's list too."""
+"""What LMDeploy's servers and its proxy have alike: flat error bodies, with the status as code, and cards of models."""
 
 from __future__ import annotations
 
+import uuid
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -68,3 +69,32 @@ def _message(problem: Problem) -> str:
             )
         case _:
             return problem.message
+
+
+_ID_DIGITS: Final = 22
+
+
+def permitted_card(name: str, created: int) -> dict[str, Any]:
+    permission = {
+        "id": f"modelperm-{uuid.uuid5(uuid.NAMESPACE_OID, name).hex[:_ID_DIGITS]}",
+        "object": "model_permission",
+        "created": created,
+        "allow_create_engine": False,
+        "allow_sampling": True,
+        "allow_logprobs": True,
+        "allow_search_indices": True,
+        "allow_view": True,
+        "allow_fine_tuning": False,
+        "organization": "*",
+        "group": None,
+        "is_blocking": False,
+    }
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "lmdeploy",
+        "root": name,
+        "parent": None,
+        "permission": [permission],
+    }
