@@ -1,46 +1,4 @@
-"""The exception tree of jan-serve.
-
-JanServeError
-├── InvalidRequest                the request cannot be served unchanged
-│   ├── InvalidJson               the body is not JSON, or exceeds a limit
-│   ├── ContextLengthExceeded     the prompt, or prompt plus completion, does not fit the context
-│   ├── UnsupportedContent        the model cannot read a content part (image, audio)
-│   ├── InvalidImage              an image is damaged, of another format, or exceeds a limit
-│   ├── InvalidAudio              a sound is damaged, of another format, or exceeds a limit
-│   ├── InvalidDocument           a PDF or text file is damaged, of another format, or exceeds a limit
-│   ├── UnsupportedOperation      the model cannot do this (infill without FIM tokens)
-│   ├── AdapterNotFound           the model has no such LoRA adapter
-│   ├── TemplateError             the chat template failed or exceeded a limit
-│   ├── InvalidGrammar            a GBNF text does not parse or exceeds a limit
-│   ├── InvalidSchema             not a JSON Schema
-│   ├── UnsupportedSchema         a JSON Schema cannot be enforced exactly
-│   ├── UnsupportedPattern        a regular expression cannot be enforced exactly
-│   ├── InvalidState              a sequence state from another server is damaged or belongs to another model
-│   └── GrammarTooComplex         a constraint exceeds the time, rule or nesting budget
-├── ModelNotFound                 no such model
-├── ModelInUse                    requests hold the model
-├── InvalidModel                  the file is not a GGUF model that can be served
-├── HubError                      the model hub sent an unusable response
-│   ├── HubNotFound               no such repository, revision or file
-│   ├── HubAccessDenied           gated, private, or the hub rejects the token
-│   └── DigestMismatch            a downloaded file differs from the listing
-├── StoreError                    the models folder cannot be read or written
-│   └── InsufficientStorage       the disk is full
-├── Unavailable                   temporary: retry later
-│   ├── Overloaded                the queue is full
-│   ├── ModelFailed               the model crashed too often or did not load
-│   ├── InsufficientMemory        the model and its context do not fit the free memory
-│   ├── Asleep                    the server sleeps until it is woken
-│   ├── PeerFailed                another server failed to provide what a request needs
-│   ├── HubUnavailable            the model hub is overloaded, stalls or cuts connections
-│   │   └── Offline               the model hub cannot be reached at all
-│   └── Draining                  the server is shutting down
-├── EngineFailure                 an accepted request was lost
-│   ├── EngineCrashed             the worker process ended
-│   ├── EngineStalled             the worker made no progress and was terminated
-│   └── DeadlineExceeded          the request exceeded the time limit
-├── SettingsError                 a setting, flag or configuration file is wrong
-└── ProtocolError                 a frame on the worker pipe broke the protocol
+"""The exception tree of jan-serve, from JanServeError down.
 
 Codes are stable and independent of transport: each dialect maps them to its own status and envelope.
 `payload()` and `error_from_payload()` carry an error over the worker pipe.
@@ -48,8 +6,10 @@ Codes are stable and independent of transport: each dialect maps them to its own
 
 from __future__ import annotations
 
+import errno
 import inspect
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, Self
 
 
@@ -57,6 +17,13 @@ class JanServeError(Exception):
     """Base class. `message` is for people; `code` is stable; `param` names the request field at fault."""
 
     code: ClassVar[str] = "internal_error"
+    by_code: ClassVar[dict[str, type[JanServeError]]] = {}
+
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        """code: None for a class that is private to its module and crosses no pipe."""
+        if code is not None:
+            cls.code = code
+            cls.by_code[code] = cls
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -67,17 +34,9 @@ class JanServeError(Exception):
         """The constructor arguments that rebuild this error at the other end of the pipe: each is an attribute too."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    @classmethod
-    def restore(cls, payload: dict[str, Any]) -> Self:
-        """Inverse of `payload()`. Ignores keys that are not constructor parameters."""
-        parameters = inspect.signature(cls).parameters
-        return cls(**{name: value for name, value in payload.items() if name in parameters})
 
-
-class InvalidRequest(JanServeError):
+class InvalidRequest(JanServeError, code="invalid_request"):
     """The request is wrong: retrying it unchanged cannot succeed."""
-
-    code = "invalid_request"
 
     def about(self, field: str) -> Self:
         """This error, with `field` as its `param` and at the beginning of its message."""
@@ -86,10 +45,8 @@ class InvalidRequest(JanServeError):
         return self
 
 
-class InvalidJson(InvalidRequest):
+class InvalidJson(InvalidRequest, code="invalid_json"):
     """A body that is not JSON (RFC 8259), is not UTF-8, or is nested too deeply."""
-
-    code = "invalid_json"
 
 
 LONGER_CONTEXT: Final = (
@@ -97,14 +54,12 @@ LONGER_CONTEXT: Final = (
 )
 
 
-class ContextLengthExceeded(InvalidRequest):
+class ContextLengthExceeded(InvalidRequest, code="context_length_exceeded"):
     """The prompt, plus the requested completion, does not fit the context. Lengths are in tokens.
 
     item: index of the input among several. at_least: the prompt was not read to its end, and may have more.
     remedy: what can be done, in sentences; None: what can be done where the context does not grow.
     """
-
-    code = "context_length_exceeded"
 
     def __init__(
         self,
@@ -144,40 +99,28 @@ class ContextLengthExceeded(InvalidRequest):
         return "" if self.item is None else f"{self.param}: item {self.item}: "
 
 
-class UnsupportedContent(InvalidRequest):
+class UnsupportedContent(InvalidRequest, code="unsupported_content"):
     """The model cannot read a content part. Nothing was fetched or opened."""
 
-    code = "unsupported_content"
 
-
-class InvalidImage(InvalidRequest):
+class InvalidImage(InvalidRequest, code="invalid_image"):
     """An image of the request is damaged, of another format, cannot be fetched, or exceeds a limit."""
 
-    code = "invalid_image"
 
-
-class InvalidAudio(InvalidRequest):
+class InvalidAudio(InvalidRequest, code="invalid_audio"):
     """A sound of the request is damaged, of another format, or exceeds a limit."""
 
-    code = "invalid_audio"
 
-
-class InvalidDocument(InvalidRequest):
+class InvalidDocument(InvalidRequest, code="invalid_document"):
     """A file of the request is damaged, encrypted, without text, of another format, or exceeds a limit."""
 
-    code = "invalid_document"
 
-
-class UnsupportedOperation(InvalidRequest):
+class UnsupportedOperation(InvalidRequest, code="unsupported_operation"):
     """The model does not support the route's operation."""
 
-    code = "unsupported_operation"
 
-
-class AdapterNotFound(InvalidRequest):
+class AdapterNotFound(InvalidRequest, code="adapter_not_found"):
     """The model has no such LoRA adapter. known: the adapters it has."""
-
-    code = "adapter_not_found"
 
     def __init__(
         self, adapter: str, model: str, known: Sequence[str] = (), *, param: str | None = "model"
@@ -189,16 +132,12 @@ class AdapterNotFound(InvalidRequest):
         self.known = tuple(known)
 
 
-class TemplateError(InvalidRequest):
+class TemplateError(InvalidRequest, code="template_error"):
     """The chat template raised an error, could not be compiled, or exceeded a limit."""
 
-    code = "template_error"
 
-
-class InvalidGrammar(InvalidRequest):
+class InvalidGrammar(InvalidRequest, code="invalid_grammar"):
     """A GBNF text does not parse, matches no finite text, or exceeds a limit."""
-
-    code = "invalid_grammar"
 
     def __init__(self, reason: str, line: int | None = None, *, param: str | None = "grammar") -> None:
         super().__init__(reason if line is None else f"line {line}: {reason}", param=param)
@@ -206,10 +145,8 @@ class InvalidGrammar(InvalidRequest):
         self.line = line
 
 
-class InvalidSchema(InvalidRequest):
+class InvalidSchema(InvalidRequest, code="invalid_schema"):
     """Not a JSON Schema. pointer: JSON Pointer (RFC 6901) to the mistake."""
-
-    code = "invalid_schema"
 
     def __init__(self, pointer: str, reason: str, *, param: str | None = "response_format") -> None:
         super().__init__(f"invalid JSON Schema at {pointer or '/'}: {reason}", param=param)
@@ -217,10 +154,8 @@ class InvalidSchema(InvalidRequest):
         self.reason = reason
 
 
-class UnsupportedSchema(InvalidRequest):
+class UnsupportedSchema(InvalidRequest, code="unsupported_schema"):
     """A valid JSON Schema cannot be enforced exactly: it is rejected rather than approximated."""
-
-    code = "unsupported_schema"
 
     def __init__(
         self, pointer: str, keyword: str, reason: str, *, param: str | None = "response_format"
@@ -238,10 +173,8 @@ class UnsupportedSchema(InvalidRequest):
             UnsupportedSchema.__init__(self, pointer, self.keyword, self.reason, param=self.param)
 
 
-class UnsupportedPattern(InvalidRequest):
+class UnsupportedPattern(InvalidRequest, code="unsupported_pattern"):
     """A regular expression is malformed or not regular. position: in characters, from 0."""
-
-    code = "unsupported_pattern"
 
     def __init__(self, position: int, reason: str, *, param: str | None = "response_format") -> None:
         super().__init__(f"unsupported regular expression at character {position}: {reason}", param=param)
@@ -249,13 +182,11 @@ class UnsupportedPattern(InvalidRequest):
         self.reason = reason
 
 
-class GrammarTooComplex(InvalidRequest):
+class GrammarTooComplex(InvalidRequest, code="grammar_too_complex"):
     """A constraint exceeds the time, rules or nesting that one request may use.
 
     pointer: JSON Pointer to the part of a schema that does; None for what is no schema.
     """
-
-    code = "grammar_too_complex"
 
     def __init__(self, reason: str, *, pointer: str | None = None, param: str | None = None) -> None:
         where = "" if pointer is None else f"JSON Schema at {pointer or '/'}: "
@@ -269,16 +200,12 @@ class GrammarTooComplex(InvalidRequest):
             GrammarTooComplex.__init__(self, self.reason, pointer=pointer, param=self.param)
 
 
-class InvalidState(InvalidRequest):
+class InvalidState(InvalidRequest, code="invalid_state"):
     """A sequence state is damaged, incomplete, or made by another model, cache type or version."""
 
-    code = "invalid_state"
 
-
-class ModelNotFound(JanServeError):
+class ModelNotFound(JanServeError, code="model_not_found"):
     """There is no model of that name. near: similar names. can_pull: the catalogue has it."""
-
-    code = "model_not_found"
 
     def __init__(
         self, name: str, near: Sequence[str] = (), *, can_pull: bool = False, param: str | None = "model"
@@ -292,40 +219,28 @@ class ModelNotFound(JanServeError):
         self.can_pull = can_pull
 
 
-class ModelInUse(JanServeError):
+class ModelInUse(JanServeError, code="model_in_use"):
     """Running or waiting requests hold the model, so its file cannot be deleted."""
 
-    code = "model_in_use"
 
-
-class InvalidModel(JanServeError):
+class InvalidModel(JanServeError, code="invalid_model"):
     """The file is damaged, is not a GGUF, or cannot be served."""
 
-    code = "invalid_model"
 
-
-class HubError(JanServeError):
+class HubError(JanServeError, code="hub_error"):
     """The hub's response cannot be used: an unexpected status, an invalid listing, a rejected redirect."""
 
-    code = "hub_error"
 
-
-class HubNotFound(HubError):
+class HubNotFound(HubError, code="hub_not_found"):
     """The hub has no such repository, revision, file or quantisation."""
 
-    code = "hub_not_found"
 
-
-class HubAccessDenied(HubError):
+class HubAccessDenied(HubError, code="hub_access_denied"):
     """The hub requires a token, another token, or an accepted licence."""
 
-    code = "hub_access_denied"
 
-
-class DigestMismatch(HubError):
+class DigestMismatch(HubError, code="digest_mismatch"):
     """A downloaded file differs from the hub's listing. want, got: SHA-256 digests, or sizes in bytes."""
-
-    code = "digest_mismatch"
 
     def __init__(self, file: str, want: str, got: str, *, param: str | None = None) -> None:
         super().__init__(f"{file} is not what the hub lists: want {want}, got {got}.", param=param)
@@ -334,48 +249,36 @@ class DigestMismatch(HubError):
         self.got = got
 
 
-class StoreError(JanServeError):
+class StoreError(JanServeError, code="store_error"):
     """The models folder or a file in it cannot be read or written; the message has the system's reason."""
 
-    code = "store_error"
 
-
-class InsufficientStorage(StoreError):
+class InsufficientStorage(StoreError, code="insufficient_storage"):
     """The disk has too little free space. Existing files are unchanged."""
 
-    code = "insufficient_storage"
 
-
-class JournalUnusable(StoreError):
+class JournalUnusable(StoreError, code="journal_unusable"):
     """Another server has the journal, or a newer version wrote it. The message names no folder."""
 
-    code = "journal_unusable"
 
-
-class Unavailable(JanServeError):
+class Unavailable(JanServeError, code="unavailable"):
     """Cannot be served now. retry_after: seconds; None if waiting does not help."""
-
-    code = "unavailable"
 
     def __init__(self, message: str, *, retry_after: float | None = 1.0, param: str | None = None) -> None:
         super().__init__(message, param=param)
         self.retry_after = retry_after
 
 
-class Overloaded(Unavailable):
-    code = "overloaded"
+class Overloaded(Unavailable, code="overloaded"):
+    """The queue is full."""
 
 
-class ModelFailed(Unavailable):
+class ModelFailed(Unavailable, code="model_failed"):
     """The model did not load, or its worker crashed too often; the message has the worker's last output."""
 
-    code = "model_failed"
 
-
-class InsufficientMemory(Unavailable):
+class InsufficientMemory(Unavailable, code="insufficient_memory"):
     """The model and its context need more memory than is free. Both sizes are None if unknown."""
-
-    code = "insufficient_memory"
 
     def __init__(
         self,
@@ -391,91 +294,115 @@ class InsufficientMemory(Unavailable):
         self.available_bytes = available_bytes
 
 
-class Asleep(Unavailable):
+class Asleep(Unavailable, code="asleep"):
     """The server released its memory on request, and serves again once it is woken."""
 
-    code = "asleep"
 
-
-class PeerFailed(Unavailable):
+class PeerFailed(Unavailable, code="peer_failed"):
     """Another server that a request needs rejected the connection, closed it or could not be reached."""
 
-    code = "peer_failed"
 
-
-class HubUnavailable(Unavailable):
+class HubUnavailable(Unavailable, code="hub_unavailable"):
     """The hub did not respond, or closed the connection, in every attempt; the message has the last reason."""
 
-    code = "hub_unavailable"
 
-
-class Offline(HubUnavailable):
+class Offline(HubUnavailable, code="offline"):
     """No connection to the hub: no network, no DNS, or nothing listens there."""
 
-    code = "offline"
 
-
-class Draining(Unavailable):
+class Draining(Unavailable, code="draining"):
     """The server is shutting down and accepts no new requests."""
 
-    code = "draining"
 
-
-class EngineFailure(JanServeError):
+class EngineFailure(JanServeError, code="engine_failure"):
     """An accepted request was lost; a retry may succeed."""
 
-    code = "engine_failure"
 
-
-class EngineCrashed(EngineFailure):
+class EngineCrashed(EngineFailure, code="engine_crashed"):
     """The worker process ended while it held the request."""
 
-    code = "engine_crashed"
 
-
-class EngineStalled(EngineFailure):
+class EngineStalled(EngineFailure, code="engine_stalled"):
     """The worker made no progress within the limit and was terminated."""
 
-    code = "engine_stalled"
 
-
-class DeadlineExceeded(EngineFailure):
+class DeadlineExceeded(EngineFailure, code="deadline_exceeded"):
     """The request ran longer than `request_timeout`."""
 
-    code = "deadline_exceeded"
 
-
-class SettingsError(JanServeError):
+class SettingsError(JanServeError, code="settings_error"):
     """A setting has a wrong value; the message names its source."""
 
-    code = "settings_error"
 
-
-class ProtocolError(JanServeError):
+class ProtocolError(JanServeError, code="protocol_error"):
     """A frame on the worker pipe is too large, truncated or malformed."""
-
-    code = "protocol_error"
-
-
-def _subclasses(root: type[JanServeError]) -> dict[str, type[JanServeError]]:
-    """Classes by code. A subclass without its own code is private to its module and crosses no pipe."""
-    found: dict[str, type[JanServeError]] = {root.code: root} if "code" in vars(root) else {}
-    for child in root.__subclasses__():
-        found.update(_subclasses(child))
-    return found
 
 
 def is_temporary(code: str) -> bool:
     """Whether the error with this code is Unavailable: the same request may succeed later, or at another server."""
-    return issubclass(_subclasses(JanServeError).get(code, JanServeError), Unavailable)
+    return issubclass(JanServeError.by_code.get(code, JanServeError), Unavailable)
 
 
 def error_from_payload(code: str, payload: dict[str, Any]) -> JanServeError:
-    """Rebuild an error from its `code` and `payload()`. An unknown code gives the base class."""
-    kind = _subclasses(JanServeError).get(code, JanServeError)
-    return kind.restore(payload)
+    """Rebuild an error. Unknown keys are ignored; an unknown code gives the base class."""
+    kind = JanServeError.by_code.get(code, JanServeError)
+    parameters = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in payload.items() if name in parameters})
 
 
 def copy_error(error: JanServeError) -> JanServeError:
     """An equal error that has not been raised: one object raised in several tasks collects their tracebacks."""
     return error_from_payload(error.code, error.payload())
+
+
+NO_MEMORY: Final = "The server has no memory for this now."
+
+_OF_IMPORTS: Final = re.compile(
+    r"failed to map segment|cannot allocate memory|cannot create shared object", re.I
+)
+"""Messages of glibc's loader of shared libraries."""
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether this error, or one that led to it, says that there is no memory for objects, a library or a thread."""
+    return any(map(_is_of_memory, _causes(error)))
+
+
+def shortage(error: BaseException) -> Unavailable | None:
+    """The error for a request that met a lack of memory, threads or file descriptors. None for another failure."""
+    if ran_out_of_memory(error):
+        return InsufficientMemory(NO_MEMORY)
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+            return Unavailable(f"The server cannot open more files now ({cause.strerror}).")
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    match error:
+        case MemoryError():
+            return True
+        case OSError():
+            return error.errno == errno.ENOMEM
+        case ImportError():
+            return _OF_IMPORTS.search(str(error)) is not None
+        case RuntimeError():
+            return str(error) == "can't start new thread"
+        case _:
+            return False
+
+
+_ABSOLUTE_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\",;()<>]+)+[/\\]([^\s/\\:'\",;()<>]+)")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+def public_text(text: str) -> str:
+    """The text with the names of files in place of their paths, and without addresses in memory."""
+    return _ADDRESS.sub("<address>", _ABSOLUTE_PATH.sub(r"\1", text)).strip()

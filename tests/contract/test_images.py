@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.messages import ImagePiece
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text
 from tests.support.fronts import http_client
 from tests.support.pictures import BLUE, RED, data_url, picture, png_header

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from jan_serve.core.sampling import LOOPS, LoopAction, RepetitionDetection
+from jan_serve.core.request import LOOPS, LoopAction, RepetitionDetection
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, saying
 from tests.support.fronts import http_client

@@ -15,9 +15,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.core.measurements.calibration import Calibration
-from jan_serve.core.measurements.self_check import SelfCheck
-from jan_serve.core.models.listed_model import Variant
+from jan_serve.core.measurements import Calibration, SelfCheck
+from jan_serve.core.models import Variant
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
 from jan_serve.store.self_checks import SelfChecks

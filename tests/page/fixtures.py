@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from jan_serve.core.measurements.self_check import SelfCheck
+from jan_serve.core.measurements import SelfCheck
 from jan_serve.resources import builtin_model, resource
 from jan_serve.store.self_checks import SelfChecks
 from tests.page.support import KEY, Tab, chromium, opened_tab

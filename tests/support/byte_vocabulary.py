@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, cast
 
-from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.models import SpecialToken
 from jan_serve.engine.llama.vocab import Vocab
 
 EOS = 1

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.placement import ModelParts
+from jan_serve.core.models import ModelFacts, ModelSource
+from jan_serve.core.placement import ModelParts
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_memory import Footprint

@@ -17,10 +17,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from jan_serve.core.events import Timings, TokenInfo
-from jan_serve.core.media import MediaPiece
-from jan_serve.core.models.model_facts import ModelFacts, SpecialToken
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
+from jan_serve.core.messages import MediaPiece
+from jan_serve.core.models import (
+    ManagerSnapshot,
+    ModelFacts,
+    ModelSource,
+    ModelState,
+    ModelStatus,
+    SpecialToken,
+)
 from jan_serve.errors import InvalidRequest, ModelNotFound, UnsupportedOperation
 from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (

@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import FinishReason, Timings
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidModel, JanServeError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump

@@ -7,7 +7,7 @@ import math
 import struct
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts, SpecialToken
+from jan_serve.core.models import DeviceInfo, ModelFacts, SpecialToken
 from jan_serve.ipc.messages import EngineSettings
 
 BOS, EOS = 256, 257

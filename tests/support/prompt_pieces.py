@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.core.media import AudioPiece, ImagePiece, PromptPiece
+from jan_serve.core.messages import AudioPiece, ImagePiece, PromptPiece
 
 
 def with_shown_media(prompt: tuple[PromptPiece, ...]) -> list[str | tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits

@@ -6,7 +6,7 @@ import array
 import math
 import struct
 
-from jan_serve.core.media import AudioPiece
+from jan_serve.core.messages import AudioPiece
 
 RATE = 16_000
 

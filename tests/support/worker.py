@@ -19,10 +19,10 @@ from typing import IO, Any
 import jan_serve
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import TokenInfo
-from jan_serve.core.media import PromptPiece
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.placement import PlacementOptions
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.messages import PromptPiece
+from jan_serve.core.models import ModelFacts
+from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
 from jan_serve.ipc.codec import (
     HEADER_BYTES,

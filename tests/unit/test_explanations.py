@@ -22,16 +22,11 @@ def codes() -> Iterator[str]:
     for file in Path(jan_serve.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match node:
-                case ast.ClassDef(body=body):
-                    for each in body:
-                        match each:
-                            case (
-                                ast.Assign(targets=[ast.Name("code")], value=ast.Constant(str(code)))
-                                | ast.AnnAssign(target=ast.Name("code"), value=ast.Constant(str(code)))
-                            ):
-                                yield code
-                            case _:
-                                pass
+                case (
+                    ast.ClassDef(keywords=[ast.keyword("code", ast.Constant(str(code)))])
+                    | ast.AnnAssign(target=ast.Name("code"), value=ast.Constant(str(code)))
+                ):
+                    yield code
                 case ast.Call(
                     func=ast.Name("http_problem" | "Problem"), args=[_, ast.Constant(str(code)), *_]
                 ):

@@ -34,8 +34,7 @@ from jan_serve.chat.template_values import (
 )
 from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import THINKING_SWITCH, ChatPrompt, RenderedChat, RenderRequest
-from jan_serve.core.shortage import ran_out_of_memory
-from jan_serve.errors import TemplateError
+from jan_serve.errors import TemplateError, ran_out_of_memory
 
 _SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
 

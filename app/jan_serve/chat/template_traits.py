@@ -19,8 +19,7 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.template_sandbox import compiled, rendered
-from jan_serve.core.shortage import ran_out_of_memory
-from jan_serve.errors import TemplateError
+from jan_serve.errors import TemplateError, ran_out_of_memory
 
 _NEEDLE: Final = "needle-7f3a"
 _OTHER: Final = "other-7f3b"

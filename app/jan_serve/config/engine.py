@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.core.models.placement import PlacementOptions, parse_override
+from jan_serve.core.placement import PlacementOptions, parse_override
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement import beside_model
 from jan_serve.store.gguf.model_file import ModelFile, read_model_parts

@@ -8,9 +8,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from jan_serve.config.fields import MEMORY_PANEL, MODEL_PANEL, setting
-from jan_serve.core.models.context_size import is_quantised
-from jan_serve.core.models.placement import parse_override
-from jan_serve.core.sampling import LoopAction
+from jan_serve.core.placement import is_quantised, parse_override
+from jan_serve.core.request import LoopAction
 
 
 def _numbers(value: object) -> object:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.core.models.model_source import MAX_ADAPTERS
+from jan_serve.core.models import MAX_ADAPTERS
 from jan_serve.store.paths import user_path
 
 MAX_ALIASES: Final = 64

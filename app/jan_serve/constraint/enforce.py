@@ -21,6 +21,7 @@ from jan_serve.constraint.regex.translate import translate as translate_regex
 from jan_serve.constraint.transform import has_lark_only, has_unordered
 from jan_serve.constraint.translation import Mode, Translated
 from jan_serve.core.constraint import (
+    NOWHERE,
     CompiledGrammar,
     Constraint,
     GbnfConstraint,
@@ -29,9 +30,9 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     PropertyOrder,
     RegexConstraint,
+    Uniqueness,
     Whitespace,
 )
-from jan_serve.core.uniqueness import NOWHERE, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from jan_serve.constraint.ast import Grammar
-from jan_serve.core.uniqueness import Uniqueness
+from jan_serve.core.constraint import Uniqueness
 
 
 class Translated(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from jan_serve.config import Settings
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.dialects.lmdeploy.options import LmdeployOptions
 from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import EngineSettings

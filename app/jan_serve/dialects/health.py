@@ -10,7 +10,7 @@ import msgspec
 from pydantic import BaseModel
 
 from jan_serve import __version__
-from jan_serve.core.measurements.self_check import SelfCheck
+from jan_serve.core.measurements import SelfCheck
 from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.http.lifecycle import Lifecycle
 

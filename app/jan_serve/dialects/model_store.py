@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jan_serve.core.closing import closing
-from jan_serve.core.measurements.calibration import Calibration
-from jan_serve.core.models.context_size import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
-from jan_serve.core.models.listed_model import (
+from jan_serve.core.measurements import Calibration
+from jan_serve.core.models import (
     ListedModel,
     MetadataValue,
     ModelDetails,
@@ -19,6 +18,7 @@ from jan_serve.core.models.listed_model import (
     TensorFacts,
     Variant,
 )
+from jan_serve.core.placement import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
 from jan_serve.errors import ModelNotFound
 from jan_serve.store.blobs import digest_of
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from jan_serve.core.kv_transfer import PeerEndpoint
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.core.models import ManagerSnapshot, ModelSource
 from jan_serve.generation.ports import ModelLeases, SequenceStates
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jan_serve.core.models.model_facts import AdapterFacts
+from jan_serve.core.models import AdapterFacts
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaAdapter, LlamaModel

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.shortage import shortage
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.job_queue import ClientQueue
@@ -22,7 +21,7 @@ from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import CommandQueue
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import Work
-from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation
+from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation, shortage
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.media import MediaPiece
+from jan_serve.core.messages import MediaPiece
 from jan_serve.engine.tokens import Tokens
 
 Positions = npt.NDArray[np.int32]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from jan_serve.core.sampling import RepetitionDetection
+from jan_serve.core.request import RepetitionDetection
 
 _WORD: Final = 4
 _FIRST_SPAN: Final = 8

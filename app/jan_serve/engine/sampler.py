@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.core.events import TokenLogprob
-from jan_serve.core.sampling import SamplingParams
+from jan_serve.core.request import SamplingParams
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties

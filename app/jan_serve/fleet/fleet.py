@@ -20,8 +20,8 @@ _CLOCK_S: Final = 1.0
 """Seconds by which two machines may differ within a pause between probes."""
 
 
-class FleetFull(Unavailable):
-    code = "too_many_nodes"
+class FleetFull(Unavailable, code="too_many_nodes"):
+    """The proxy has no place for another node."""
 
 
 class Fleet:

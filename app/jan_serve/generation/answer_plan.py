@@ -16,8 +16,7 @@ from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import CallForm, Tool
-from jan_serve.core.request import ChatPrompt
-from jan_serve.core.sampling import StopConditions
+from jan_serve.core.request import ChatPrompt, StopConditions
 from jan_serve.core.transcript import random_hex
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import InfillFile, InfillPrompt
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.ports import EngineClient

@@ -19,7 +19,7 @@ from jan_serve.core.events import (
     TextDelta,
     Usage,
 )
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import EngineFailure, UnsupportedOperation

@@ -18,14 +18,17 @@ import msgspec
 from jan_serve.audio_files import header as audio_header
 from jan_serve.audio_files.header import MAX_FILE_BYTES as MAX_AUDIO_BYTES
 from jan_serve.audio_files.header import MAX_SOUNDS, AudioHeader
-from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece, PromptPiece
 from jan_serve.core.messages import (
     AudioPart,
+    AudioPiece,
     ContentPart,
     DocumentPart,
     ImagePart,
+    ImagePiece,
     MediaPart,
+    MediaPiece,
     Message,
+    PromptPiece,
     TextPart,
 )
 from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest, ModelFailed, UnsupportedContent

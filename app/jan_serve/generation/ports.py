@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
 from jan_serve.core.kv_transfer import RemoteState
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
 from jan_serve.ipc.answer_log import AnswerLog

@@ -11,9 +11,8 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
-from jan_serve.core.media import PromptPiece
-from jan_serve.core.messages import Tool
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.messages import PromptPiece, Tool
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
@@ -21,10 +20,10 @@ from jan_serve.core.request import (
     PartsPrompt,
     RenderedChat,
     RenderRequest,
+    SamplingParams,
     TextPrompt,
     TokenPrompt,
 )
-from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.trace import KeptPrompt, current_trace
 from jan_serve.core.transcript import random_hex
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation

@@ -10,8 +10,14 @@ import msgspec
 from jan_serve.chat.chatml import CHATML
 from jan_serve.core.caller import stop_loops
 from jan_serve.core.messages import Message
-from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.core.sampling import LOOPS, LoopAction, SamplingParams, StopConditions
+from jan_serve.core.request import (
+    LOOPS,
+    ChatPrompt,
+    GenerationRequest,
+    LoopAction,
+    SamplingParams,
+    StopConditions,
+)
 from jan_serve.errors import InvalidRequest, TemplateError
 
 BUILT_IN: Final = {"chatml": CHATML}

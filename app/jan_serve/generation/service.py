@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.events import GenerationEvent
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import GenerationRequest
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import ModelNotFound

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.transcript import current
 from jan_serve.errors import InvalidState
 from jan_serve.ipc.answer_log import AnswerLog

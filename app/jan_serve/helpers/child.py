@@ -17,8 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from jan_serve.core.shortage import NO_MEMORY, ran_out_of_memory
-from jan_serve.errors import InsufficientMemory, JanServeError, ProtocolError
+from jan_serve.errors import NO_MEMORY, InsufficientMemory, JanServeError, ProtocolError, ran_out_of_memory
 from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
 from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
 

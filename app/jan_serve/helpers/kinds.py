@@ -28,7 +28,7 @@ from jan_serve.core.constraint import (
     Whitespace,
 )
 from jan_serve.core.messages import FormatName
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.errors import (
     GrammarTooComplex,

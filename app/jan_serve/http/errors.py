@@ -15,7 +15,6 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Scope
 
-from jan_serve.core.shortage import shortage
 from jan_serve.errors import (
     DeadlineExceeded,
     Draining,
@@ -37,6 +36,7 @@ from jan_serve.errors import (
     SettingsError,
     StoreError,
     Unavailable,
+    shortage,
 )
 from jan_serve.http.paths import ByPrefix
 
@@ -316,7 +316,7 @@ def _shown(error: JanServeError) -> str:
         return INTERNAL_MESSAGE
     if not isinstance(error, SettingsError):
         return error.message
-    from jan_serve.core.public_text import public_text  # a start without faults does not need it
+    from jan_serve.errors import public_text  # a start without faults does not need it
 
     # The owner of the machine needs the whole path of a file in the settings, and finds it in the log.
     return public_text(error.message)

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.core.models import ManagerSnapshot
 from jan_serve.http.errors import CLIENT_CLOSED
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import RequestRecord, RequestWatcher

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece, PromptPiece
+from jan_serve.core.messages import AudioPiece, ImagePiece, MediaPiece, PromptPiece
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import EngineRequest, MediaData, WorkerEvent, WorkerRequest
 

@@ -16,10 +16,10 @@ import msgspec
 from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import EngineWork, Finished, Progress, PromptTokens, TextDelta, Timings
-from jan_serve.core.media import PromptPiece
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.placement import ModelParts, PlacementOptions
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.messages import PromptPiece
+from jan_serve.core.models import ModelFacts
+from jan_serve.core.placement import ModelParts, PlacementOptions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.ipc.scoring import AdapterUse as AdapterUse
 from jan_serve.ipc.scoring import Embedded, EmbedRequest, OptionsWeighed, Query, RankRequest, WeighOptions
 

@@ -14,9 +14,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from jan_serve.core.shortage import shortage
 from jan_serve.core.transcript import Transcript
-from jan_serve.errors import InvalidState, JanServeError, StoreError
+from jan_serve.errors import InvalidState, JanServeError, StoreError, shortage
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import (
     Batch,

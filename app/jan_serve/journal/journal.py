@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from jan_serve.core.shortage import shortage
-from jan_serve.errors import InsufficientStorage, JournalUnusable, StoreError, UnsupportedOperation
+from jan_serve.errors import InsufficientStorage, JournalUnusable, StoreError, UnsupportedOperation, shortage
 from jan_serve.journal.schema import WORK, Content
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from jan_serve.core.models.placement import ModelParts
+from jan_serve.core.placement import ModelParts
 from jan_serve.ipc.messages import DraftMode, EngineSettings
 
 HEAD_BATCH: Final = 64

@@ -10,14 +10,16 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.context_size import (
+from jan_serve.core.models import DeviceInfo
+from jan_serve.core.placement import (
     BYTES_PER_ELEMENT,
     MIN_DEFAULT_N_CTX,
     WANTED_N_CTX,
+    DeviceShare,
+    LlamaPlacement,
+    PlacementOptions,
     default_n_ctx,
 )
-from jan_serve.core.models.model_facts import DeviceInfo
-from jan_serve.core.models.placement import DeviceShare, LlamaPlacement, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.beside_model import states_of_sequence

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.placement import PlacementOptions
+from jan_serve.core.placement import PlacementOptions
 from jan_serve.placement.workload import Workload
 
 _GB: Final = 1e9

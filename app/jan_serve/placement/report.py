@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.core.models.placement import DeviceShare
+from jan_serve.core.placement import DeviceShare
 from jan_serve.placement.layer_planner import LayerPlanner, Plan
 from jan_serve.placement.workload import Workload
 

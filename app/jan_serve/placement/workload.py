@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from jan_serve.core.models.context_size import BYTES_PER_ELEMENT
-from jan_serve.core.models.placement import ModelParts
+from jan_serve.core.placement import BYTES_PER_ELEMENT, ModelParts
 
 _Number = TypeVar("_Number", int, float)
 

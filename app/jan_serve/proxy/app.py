@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.models.latest_tag import without_latest_tag
+from jan_serve.core.models import without_latest_tag
 from jan_serve.core.transcript import Asked
 from jan_serve.dialects.outline import ModelList, Outline, Route
 from jan_serve.dialects.outlines import OUTLINES

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.measurements.calibration import Calibration
+from jan_serve.core.measurements import Calibration
 from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER, ModelEntry
 

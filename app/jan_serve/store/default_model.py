@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import InvalidModel, ModelNotFound
 from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.index import STATE_FOLDER, DefaultModel, ModelEntry

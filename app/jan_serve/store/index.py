@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.files.record_files import RecordFiles, record_file
 

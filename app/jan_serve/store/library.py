@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from jan_serve.core.measurements.calibration import Calibration
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel, Variant
-from jan_serve.core.models.model_source import MAX_ADAPTERS
+from jan_serve.core.measurements import Calibration
+from jan_serve.core.models import MAX_ADAPTERS, HeaderFacts, ListedModel, Variant
 from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.blobs import Blobs

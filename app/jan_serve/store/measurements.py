@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from jan_serve.core.measurements.certificate import Certificate, verdicts
-from jan_serve.core.measurements.speed import Speed
+from jan_serve.core.measurements import Certificate, Speed, verdicts
 from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.files.small_files import private_folder
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.context_size import BYTES_PER_ELEMENT, MIN_DEFAULT_N_CTX, WANTED_N_CTX
+from jan_serve.core.placement import BYTES_PER_ELEMENT, MIN_DEFAULT_N_CTX, WANTED_N_CTX
 from jan_serve.store.gguf.model_file import ModelFile
 
 _PROCESS_BYTES: Final = 75_000_000

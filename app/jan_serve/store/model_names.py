@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.models.latest_tag import has_latest_tag, without_latest_tag
+from jan_serve.core.models import has_latest_tag, without_latest_tag
 from jan_serve.errors import AdapterNotFound
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.gguf.split_files import PartName

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.listed_model import HeaderFacts, Variant
+from jan_serve.core.models import HeaderFacts, Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.default_model import ChosenModel, LastModel, likeliest
 from jan_serve.store.files.file_errors import storage_error

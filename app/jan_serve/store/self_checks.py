@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from jan_serve.core.measurements.self_check import SelfCheck
+from jan_serve.core.measurements import SelfCheck
 from jan_serve.store.files.record_files import RecordFiles
 from jan_serve.store.files.small_files import private_folder
 

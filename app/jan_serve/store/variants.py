@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from jan_serve.core.models.latest_tag import without_latest_tag
-from jan_serve.core.models.listed_model import Variant
+from jan_serve.core.models import Variant, without_latest_tag
 from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER

@@ -16,9 +16,7 @@ import msgspec
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.core.messages import Message
-from jan_serve.core.models.listed_model import Variant
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelFacts, ModelSource, Variant
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings

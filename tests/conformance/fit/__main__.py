@@ -23,7 +23,7 @@ from typing import Any, Final
 import llama_cpp
 import msgspec
 
-from jan_serve.core.models.model_facts import DeviceInfo
+from jan_serve.core.models import DeviceInfo
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.device_plan import ALL_LAYERS, DevicePlan, plan_devices

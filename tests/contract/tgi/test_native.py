@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.core.models.model_facts import AdapterFacts
+from jan_serve.core.models import AdapterFacts
 from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, Overloaded
 from jan_serve.ipc.messages import Accepted, AdapterUse, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying

@@ -19,7 +19,7 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.main import main
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings
-from jan_serve.core.measurements.self_check import SelfCheck
+from jan_serve.core.measurements import SelfCheck
 from jan_serve.store.self_checks import SelfChecks
 from tests.integration.cli.fake_systemctl import FakeSystemctl
 from tests.support.deadline import deadline

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.model_facts import AdapterFacts
+from jan_serve.core.models import AdapterFacts
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation
 from jan_serve.ipc.messages import AdapterFile, AdapterUse, EngineRequest, ShutdownRequest
 from models.recipe.lora_file import llama_shapes, write_lora

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.sampling import LOOPS, RepetitionDetection
+from jan_serve.core.request import LOOPS, RepetitionDetection
 from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.sampling import SamplingParams, Watermark
+from jan_serve.core.request import SamplingParams, Watermark
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, likely_ids
 from jan_serve.errors import InvalidRequest
 from tests.support.models import EXACT

@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar, Guide, ThoughtGuide
 from jan_serve.core.events import TokenInfo
-from jan_serve.core.sampling import RepetitionDetection, Watermark
+from jan_serve.core.request import RepetitionDetection, Watermark
 from jan_serve.errors import EngineFailure, InvalidRequest
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, SequenceFinished, WrittenChoice, WrittenParts
 from jan_serve.supervisor.models.written_answer import WrittenAnswer

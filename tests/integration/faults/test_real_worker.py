@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.models.held_model import HeldModel

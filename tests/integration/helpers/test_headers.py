@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from jan_serve.chat.detect import knows_thoughts
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import InvalidModel
 from jan_serve.helpers.kinds import HEADERS, ReadHeader
 from jan_serve.helpers.pool import HelperPool

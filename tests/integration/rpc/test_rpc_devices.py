@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.placement import PlacementOptions
+from jan_serve.core.placement import PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.store.gguf.model_file import read_model_file
 from tests.integration.rpc.lending import Lender, lending

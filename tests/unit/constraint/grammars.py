@@ -16,8 +16,7 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.constraint.translation import Mode
-from jan_serve.core.constraint import PropertyOrder, Whitespace
-from jan_serve.core.uniqueness import Uniqueness
+from jan_serve.core.constraint import PropertyOrder, Uniqueness, Whitespace
 
 
 def grammar_alone(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Grammar:

@@ -7,8 +7,8 @@ from typing import Any
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
+    SamplingParams,
 )
-from jan_serve.core.sampling import SamplingParams
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.dialects.openai.completions.routes import completion_requests

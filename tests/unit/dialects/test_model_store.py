@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from jan_serve.api.management.pulls import Pulls
-from jan_serve.core.models.context_size import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
-from jan_serve.core.models.listed_model import PulledFile, Variant
+from jan_serve.core.models import PulledFile, Variant
+from jan_serve.core.placement import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.errors import HubUnavailable, InvalidRequest, ModelNotFound
 from jan_serve.store.hub.download import DownloadWatcher

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.core.placement import MAX_DEFAULT_N_CTX
 from jan_serve.editors.recipe import editor_model
 
 

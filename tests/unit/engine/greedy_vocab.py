@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.models import SpecialToken
 from jan_serve.engine.llama.vocab import Vocab
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.messages import ImagePiece
 from jan_serve.engine.prompt_media import MediaChunk, PromptMedia, chunk_key, placeholders
 
 PIECE = ImagePiece(width=1, height=1, digest="ab")

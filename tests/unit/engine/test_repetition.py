@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jan_serve.core.sampling import LOOPS, RepetitionDetection
+from jan_serve.core.request import LOOPS, RepetitionDetection
 from jan_serve.engine.repetition import RepetitionDetector
 from tests.unit.engine.looping_texts import KINDS_OF_TEXT, byte_tokens, word_tokens
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.sampler import Sampler, WarpedSampler, score

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from jan_serve.core.sampling import RepetitionDetection, StopConditions
+from jan_serve.core.request import RepetitionDetection, StopConditions
 from jan_serve.core.sequence_state import StateIdentity
 from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.repetition import RepetitionDetector

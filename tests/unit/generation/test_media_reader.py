@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.media import ImagePiece
-from jan_serve.core.messages import ImagePart, Message, TextPart
-from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
-from jan_serve.core.sampling import StopConditions
+from jan_serve.core.messages import ImagePart, ImagePiece, Message, TextPart
+from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt, StopConditions
 from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedContent
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import PreparedRequest

@@ -10,16 +10,17 @@ import pytest
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.events import Finished, TextDelta
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
-from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.models import SpecialToken
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
     InfillPrompt,
     PartsPrompt,
+    SamplingParams,
+    StopConditions,
     TextPrompt,
     TokenPrompt,
 )
-from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest, JanServeError, UnsupportedContent, UnsupportedOperation
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.prepare import RANDOM_SEED_BITS, PreparedRequest, RequestPreparer, draw_seed

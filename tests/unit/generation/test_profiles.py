@@ -10,9 +10,17 @@ import pytest
 
 from jan_serve.chat.chatml import CHATML
 from jan_serve.core.messages import Message
-from jan_serve.core.models.model_facts import AdapterFacts
-from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest, TextPrompt
-from jan_serve.core.sampling import LOOPS, RepetitionDetection, SamplingParams, StopConditions
+from jan_serve.core.models import AdapterFacts
+from jan_serve.core.request import (
+    LOOPS,
+    AdapterChoice,
+    ChatPrompt,
+    GenerationRequest,
+    RepetitionDetection,
+    SamplingParams,
+    StopConditions,
+    TextPrompt,
+)
 from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, TemplateError, error_from_payload
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.constraint.grammar_cache import GrammarCache

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.core.models import ManagerSnapshot, ModelStatus
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.request_record import RequestRecord

@@ -11,9 +11,9 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
-from jan_serve.core.media import AudioPiece, ImagePiece
-from jan_serve.core.models.placement import LayerParts, ModelParts, PlacementOptions
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.messages import AudioPiece, ImagePiece
+from jan_serve.core.placement import LayerParts, ModelParts, PlacementOptions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec
 from jan_serve.ipc.codec import PART_BYTES, media_frames, with_media

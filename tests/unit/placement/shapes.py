@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jan_serve.core.models.placement import LayerParts, ModelParts
+from jan_serve.core.placement import LayerParts, ModelParts
 
 
 @dataclass(frozen=True)

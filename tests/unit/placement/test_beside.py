@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jan_serve.core.models.placement import ModelParts
+from jan_serve.core.placement import ModelParts
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.beside_model import HEAD_BATCH, bytes_beside
 

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.core.models.context_size import MIN_DEFAULT_N_CTX
-from jan_serve.core.models.model_facts import DeviceInfo
-from jan_serve.core.models.placement import LayerParts, ModelParts, PlacementOptions
+from jan_serve.core.models import DeviceInfo
+from jan_serve.core.placement import MIN_DEFAULT_N_CTX, LayerParts, ModelParts, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.device_plan import DevicePlan, plan_devices

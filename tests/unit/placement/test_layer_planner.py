@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.models.placement import LayerParts, ModelParts, PlacementOptions
+from jan_serve.core.placement import LayerParts, ModelParts, PlacementOptions
 from jan_serve.placement.layer_planner import MAIN_MEMORY_SPEED, Device, LayerPlanner, Plan, Run
 from jan_serve.placement.workload import ContextSizes, Workload
 from tests.unit.placement.shapes import PARAMETERS, SHAPES

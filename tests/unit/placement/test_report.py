@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.core.models.placement import DeviceShare, LayerParts, ModelParts
+from jan_serve.core.placement import DeviceShare, LayerParts, ModelParts
 from jan_serve.placement.report import advice, lines
 
 GIB = 1 << 30

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.measurements.calibration import Calibration
+from jan_serve.core.measurements import Calibration
 from jan_serve.errors import ModelNotFound, StoreError, Unavailable
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.index import STATE_FOLDER

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 
 RECORD = ModelRecord(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import JanServeError, ModelNotFound, Unavailable
 from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.gguf.model_file import read_model_file

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.measurements.calibration import Calibration
-from jan_serve.core.models.listed_model import Variant
+from jan_serve.core.measurements import Calibration
+from jan_serve.core.models import Variant
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.record_files import LaterFormat, check_format
 from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source

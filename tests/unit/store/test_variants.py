@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.models.listed_model import Variant, VariantMessage
+from jan_serve.core.models import Variant, VariantMessage
 from jan_serve.errors import ModelNotFound
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 from jan_serve.api.management import Management, wire
 from jan_serve.api.management.pulls import PullProgress, Pulls, progress_of, running
-from jan_serve.core.models.listed_model import ListedModel
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ListedModel, ModelFacts, ModelStatus
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.placement.report import advice, lines
 from jan_serve.store.library import ModelLibrary

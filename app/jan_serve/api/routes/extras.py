@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.models.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.core.placement import MAX_DEFAULT_N_CTX
 from jan_serve.dialects.ports import ServedModels
 from jan_serve.dialects.shared.model_cards import context_length, meta
 from jan_serve.editors.recipe import EditorModel, Folders, ServerFacts, editor_model

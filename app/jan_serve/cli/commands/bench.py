@@ -21,7 +21,7 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, size_text
 from jan_serve.config import server_address
-from jan_serve.core.measurements.speed import FirstToken, Speed
+from jan_serve.core.measurements import FirstToken, Speed
 from jan_serve.store.measurements import speeds
 from jan_serve.store.memory_bandwidth import memory_bandwidth
 

@@ -23,7 +23,7 @@ from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
-from jan_serve.core.measurements.certificate import Certificate, Mark, verdicts
+from jan_serve.core.measurements import Certificate, Mark, verdicts
 from jan_serve.store.measurements import certificates
 
 _CASES: Final = 4

@@ -16,7 +16,7 @@ from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
 from jan_serve.config import server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
-from jan_serve.core.models.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.core.placement import MAX_DEFAULT_N_CTX
 from jan_serve.editors.launches import LAUNCHES
 from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES

@@ -18,7 +18,7 @@ from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
 from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_engine
 from jan_serve.config import LoadedSettings
-from jan_serve.core.measurements.self_check import SelfCheck, worse
+from jan_serve.core.measurements import SelfCheck, worse
 from jan_serve.resources import builtin_model
 from jan_serve.store.self_checks import SelfChecks
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from jan_serve.core.models.model_facts import DeviceInfo
+from jan_serve.core.models import DeviceInfo
 from jan_serve.resources import bundled_packages
 from jan_serve.store.model_memory import FreeMemory
 from jan_serve.supervisor.workers.child_process import child_environment, own_command

@@ -19,7 +19,7 @@ from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringS
 from jan_serve.constraint.json_schema.unique_items import automaton_of, is_within, kinds_of, texts_of
 from jan_serve.constraint.json_schema.unlisted_names import name_classes
 from jan_serve.constraint.limits import spend
-from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
+from jan_serve.core.constraint import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_LOCATIONS: Final = 2_000

@@ -15,8 +15,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.models.listed_model import ListedModel
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ListedModel, ModelStatus
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.anthropic.batches.routes import add_batch_routes

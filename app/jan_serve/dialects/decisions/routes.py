@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.measurements.calibration import Calibration
+from jan_serve.core.measurements import Calibration
 from jan_serve.dialects.decisions.parse import (
     AskedQuestion,
     decide_questions,

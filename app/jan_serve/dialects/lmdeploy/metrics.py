@@ -20,7 +20,7 @@ from prometheus_client.core import (
 
 from jan_serve import __version__
 from jan_serve.core.engine_stats import STEP_SIZES
-from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.core.models import ManagerSnapshot, ModelStatus
 from jan_serve.http.metrics import StateCollector
 from jan_serve.http.request_record import RequestRecord
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
-from jan_serve.core.request import GenerationRequest, Prompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import GenerationRequest, Prompt, SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import explicit_fields, repetition_detection, stop_texts

@@ -9,8 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import HeaderFacts, ListedModel, ModelStatus
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.lmstudio.outline import PREFIX
 from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS

@@ -16,8 +16,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.closing import closing
-from jan_serve.core.models.latest_tag import without_latest_tag
-from jan_serve.core.models.listed_model import ModelDetails, PullStep, Variant, VariantMessage
+from jan_serve.core.models import ModelDetails, PullStep, Variant, VariantMessage, without_latest_tag
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ollama.answer_routes import STREAMED
 from jan_serve.dialects.ollama.errors import error_body

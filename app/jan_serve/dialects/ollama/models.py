@@ -15,10 +15,15 @@ from typing import Any, Final, NotRequired, cast
 from typing_extensions import TypedDict
 
 from jan_serve.chat.detect import knows_thoughts
-from jan_serve.core.models.latest_tag import with_latest_tag
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel, ModelDetails, Variant
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import (
+    HeaderFacts,
+    ListedModel,
+    ModelDetails,
+    ModelFacts,
+    ModelStatus,
+    Variant,
+    with_latest_tag,
+)
 from jan_serve.dialects.ollama.render_common import time_text
 from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
 from jan_serve.generation.profiles import BUILT_IN, TemplateOverride

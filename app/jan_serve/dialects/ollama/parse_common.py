@@ -12,8 +12,7 @@ import msgspec
 
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint
 from jan_serve.core.messages import ContentPart, ImagePart, TextPart
-from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt, SamplingParams, StopConditions
 from jan_serve.dialects.ollama.wire_common import OPTION_KINDS, AnswerFields, ModelFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, stop_texts, ttl_s

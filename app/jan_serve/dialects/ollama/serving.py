@@ -14,7 +14,7 @@ from starlette.responses import Response
 from jan_serve.chat.detect import knows_thoughts
 from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.ollama.errors import Unsupported, error_body

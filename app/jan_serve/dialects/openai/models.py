@@ -10,8 +10,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.models.listed_model import ListedModel
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ListedModel, ModelStatus
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta, unknown_model
 from jan_serve.http.replies import json_reply

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jan_serve.core.messages import DOCUMENT_NOTE, DocumentPart
-from jan_serve.core.request import AdapterChoice, GenerationRequest, Prompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import AdapterChoice, GenerationRequest, Prompt, SamplingParams, StopConditions
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.wire_common import (
     Adapter,

@@ -19,8 +19,7 @@ from typing_extensions import TypedDict
 from jan_serve.audio_files.header import checked_header
 from jan_serve.core.events import Completed, GenerationEvent, TextDelta
 from jan_serve.core.messages import AudioPart, Message, TextPart
-from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.core.sampling import SamplingParams
+from jan_serve.core.request import ChatPrompt, GenerationRequest, SamplingParams
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import FoldedAnswer, answer

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field
 
-from jan_serve.core.sampling import ESCAPES, RepetitionDetection
+from jan_serve.core.request import ESCAPES, RepetitionDetection
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import Between, Int, WireModel
 from jan_serve.errors import InvalidRequest

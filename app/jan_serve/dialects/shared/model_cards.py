@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.core.models.listed_model import ListedModel
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ListedModel, ModelStatus
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.errors import ModelNotFound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from jan_serve.config import Settings
-from jan_serve.core.sampling import Watermark
+from jan_serve.core.request import Watermark
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.tgi.limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics

@@ -39,28 +39,20 @@ class ErrorBody(TypedDict):
     error_type: str
 
 
-class ValidationFailed(InvalidRequest):
+class ValidationFailed(InvalidRequest, code="validation"):
     """A parameter that TGI refuses; the message is TGI's text."""
 
-    code = "validation"
 
-
-class ToolFailed(InvalidRequest):
+class ToolFailed(InvalidRequest, code="tool_error"):
     """Tools that cannot be used."""
 
-    code = "tool_error"
 
-
-class BatchTooLarge(InvalidRequest):
+class BatchTooLarge(InvalidRequest, code="batch_size_exceeded"):
     """Too many prompts in one completion."""
 
-    code = "batch_size_exceeded"
 
-
-class SuffixNotSupported(InvalidRequest):
+class SuffixNotSupported(InvalidRequest, code="suffix_not_supported"):
     """A completion with a suffix."""
-
-    code = "suffix_not_supported"
 
 
 def overloaded() -> Overloaded:

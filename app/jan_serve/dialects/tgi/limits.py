@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.sampling import Watermark
+from jan_serve.core.models import ModelFacts
+from jan_serve.core.request import Watermark
 
 VALIDATION_WORKERS: Final = 2
 SLICE_TOKENS: Final = 1024

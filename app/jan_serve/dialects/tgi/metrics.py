@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
 from jan_serve.core.events import Completed, Finished, Timings
-from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.core.models import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 from jan_serve.http.metrics import StateCollector
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.tgi.chat.routes import add_chat_routes

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from jan_serve.core.closing import closing
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_stream

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jan_serve.core.shortage import shortage
 from jan_serve.engine.cache.prefix_cache import PrefixIndex, Tokenised
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
+from jan_serve.errors import shortage
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.constraint import CompiledGrammar, Guide, SpecialText, TextBounds
-from jan_serve.core.uniqueness import Uniqueness
+from jan_serve.core.constraint import CompiledGrammar, Guide, SpecialText, TextBounds, Uniqueness
 from jan_serve.engine.constraint.counting_executor import CountingExecutor, TokenSizes
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import psutil
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.engine.embedding.input_pooling import (
     MAX_SEQUENCES,
     EmbedJob,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from jan_serve.core.models.model_facts import DeviceInfo
+from jan_serve.core.models import DeviceInfo
 from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
 
 # enum ggml_backend_dev_type

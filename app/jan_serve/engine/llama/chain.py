@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.sampling import SamplingParams
+from jan_serve.core.request import SamplingParams
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.vocab import Vocab
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from jan_serve.core.models.placement import LlamaPlacement
+from jan_serve.core.placement import LlamaPlacement
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.vocab import Vocab

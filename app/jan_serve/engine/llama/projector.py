@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
+from jan_serve.core.messages import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama import backend, bindings
 from jan_serve.engine.llama.bindings import ggml_function
 from jan_serve.engine.llama.model import LlamaModel

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.models import SpecialToken
 from jan_serve.engine.llama.bindings import lib
 
 _ROLES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.models.placement import LlamaPlacement
+from jan_serve.core.placement import LlamaPlacement
 from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.llama.context import LlamaContext

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from jan_serve.core.models.context_size import MIN_DEFAULT_N_CTX, default_n_ctx
-from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
+from jan_serve.core.models import DeviceInfo, ModelFacts
+from jan_serve.core.placement import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache

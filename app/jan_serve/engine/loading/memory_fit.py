@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import psutil
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.engine.cache.state_tiers import rope_factors
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import InsufficientMemory

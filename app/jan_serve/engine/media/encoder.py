@@ -14,11 +14,10 @@ from typing import Final
 import msgspec
 import psutil
 
-from jan_serve.core.media import MediaPiece
-from jan_serve.core.shortage import shortage
+from jan_serve.core.messages import MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
 from jan_serve.engine.prompt_media import MediaChunk
-from jan_serve.errors import JanServeError
+from jan_serve.errors import JanServeError, shortage
 
 _MAX_CACHE_BYTES = 512 * 2**20
 

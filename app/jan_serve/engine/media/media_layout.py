@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
+from jan_serve.core.messages import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
 from jan_serve.engine.prompt_media import MediaChunk, PromptMedia, chunk_key, placeholders
 from jan_serve.engine.tokens import Tokens

@@ -10,7 +10,7 @@ from typing import Final
 
 import psutil
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.engine.embedding.embedder import check_memory
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.llama.context import LlamaContext

@@ -26,8 +26,7 @@ from jan_serve.constraint.builder import Composer
 from jan_serve.constraint.enforce import print_open
 from jan_serve.constraint.lark.definitions import by_content
 from jan_serve.constraint.regex.translate import translate
-from jan_serve.core.constraint import CallFrame, CallMarks
-from jan_serve.core.uniqueness import CallLocations
+from jan_serve.core.constraint import CallFrame, CallLocations, CallMarks
 from jan_serve.generation.constraint.tool_grammar import has_free_text, spelled_texts
 
 _WORDS: Final = {

@@ -12,12 +12,14 @@ import msgspec
 from jan_serve.core.constraint import (
     CallFrame,
     CallGrammars,
+    CallLocations,
     CompiledGrammar,
     GrammarPiece,
     TextBounds,
     ToolGrammar,
+    Uniqueness,
+    joined_uniqueness,
 )
-from jan_serve.core.uniqueness import CallLocations, Uniqueness, joined_uniqueness
 from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 45_000

@@ -35,8 +35,7 @@ from jan_serve.constraint.layout import has_layouts, with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent
 from jan_serve.constraint.loosen import loosened
 from jan_serve.constraint.translation import Mode, Translated
-from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Whitespace
-from jan_serve.core.uniqueness import Uniqueness
+from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Uniqueness, Whitespace
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidRequest,

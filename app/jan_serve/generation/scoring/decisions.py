@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from jan_serve.core.measurements.calibration import Calibration
+from jan_serve.core.measurements import Calibration
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.trace import current_trace

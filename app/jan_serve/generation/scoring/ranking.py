@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.embeddings import score_index, to_floats

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.chat.detect import knows_thoughts
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.helpers.child import serve
 from jan_serve.helpers.kinds import HEADERS, ReadHeader
 from jan_serve.store.gguf.model_file import read_model_file

@@ -10,8 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from jan_serve.core.shortage import shortage
-from jan_serve.errors import InsufficientStorage, StoreError
+from jan_serve.errors import InsufficientStorage, StoreError, shortage
 
 _MAX_RESERVE: Final = 256 << 20
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.core.models.placement import LayerParts, ModelParts
+from jan_serve.core.models import HeaderFacts
+from jan_serve.core.placement import LayerParts, ModelParts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, TensorInfo, read_gguf_header
 from jan_serve.store.gguf.header_checks import check_model

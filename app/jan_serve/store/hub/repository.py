@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from jan_serve.core.models.latest_tag import LATEST_TAG
+from jan_serve.core.models import LATEST_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.gguf.split_files import files_from

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import JanServeError
 from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.model_file import read_model_file

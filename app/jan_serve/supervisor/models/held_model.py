@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import closing
 from typing import TypeVar
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import EngineCrashed, EngineStalled
 from jan_serve.ipc.answer_log import AnswerLog

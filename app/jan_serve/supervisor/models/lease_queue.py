@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.errors import JanServeError, copy_error
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelFacts, ModelSource
 from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.placement.report import advice, lines
 from jan_serve.store.model_memory import Footprint

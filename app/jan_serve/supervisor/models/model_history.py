@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelFacts, ModelSource
 from jan_serve.errors import InvalidModel, JanServeError, ModelFailed, Unavailable
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention

@@ -14,9 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
 from jan_serve.core.caller import client as current_client
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.core.models import ManagerSnapshot, ModelFacts, ModelSource
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings

@@ -12,11 +12,8 @@ from enum import StrEnum
 import msgspec
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.model_status import ModelState, ModelStatus
-from jan_serve.core.shortage import shortage
-from jan_serve.errors import JanServeError
+from jan_serve.core.models import ModelFacts, ModelSource, ModelState, ModelStatus
+from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.crash_backoff import Pause, Refuse

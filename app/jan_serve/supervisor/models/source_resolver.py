@@ -13,10 +13,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.shortage import shortage
-from jan_serve.errors import JanServeError
+from jan_serve.core.models import ModelFacts, ModelSource
+from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_memory import Footprint, FreeMemory
 

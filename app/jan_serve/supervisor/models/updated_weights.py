@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.store.files.small_files import file_stamp
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jan_serve.core.public_text import public_text
+from jan_serve.errors import public_text
 
 _COUNT: Final = 3
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from jan_serve.core.caller import client, in_background
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
     EngineFailure,

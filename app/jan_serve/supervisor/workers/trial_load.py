@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.placement import PlacementOptions
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.models import ModelFacts
+from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import JanServeError, ProtocolError, error_from_payload
 from jan_serve.ipc.async_channel import AsyncChannel
 from jan_serve.ipc.messages import (

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.uniqueness import (
+from jan_serve.core.constraint import (
     ELSEWHERE,
     NOWHERE,
     CallLocations,

@@ -10,8 +10,7 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from msgspec.structs import replace
 
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import HeaderFacts, ListedModel, ModelStatus
 from jan_serve.dialects.openai.models import add_model_routes
 from jan_serve.errors import ModelNotFound
 from jan_serve.generation.profiles import TemplateOverride

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.sampling import RepetitionDetection
+from jan_serve.core.request import RepetitionDetection
 from jan_serve.errors import SettingsError
 from tests.support.models import EXACT
 from tests.support.sameness import assert_same

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models.placement import LlamaPlacement
+from jan_serve.core.placement import LlamaPlacement
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.vocab import Vocab

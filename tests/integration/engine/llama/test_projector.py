@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from jan_serve.core.media import AudioPiece, ImagePiece
+from jan_serve.core.messages import AudioPiece, ImagePiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector, heard_frames

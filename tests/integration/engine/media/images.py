@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.messages import ImagePiece
 
 
 def picture(seed: int = 0, width: int = 40, height: int = 30) -> ImagePiece:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.media import AudioPiece, ImagePiece
+from jan_serve.core.messages import AudioPiece, ImagePiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel

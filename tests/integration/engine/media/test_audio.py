@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.media import AudioPiece
+from jan_serve.core.messages import AudioPiece
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 from models.recipe.fixtures import write_tiny_llama
 from models.recipe.projector_fixtures import (

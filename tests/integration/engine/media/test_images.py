@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from jan_serve.core.media import AudioPiece, ImagePiece, PromptPiece
+from jan_serve.core.messages import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedContent, UnsupportedOperation
 from jan_serve.ipc.codec import MAX_REQUEST_BYTES
 from jan_serve.ipc.messages import AbortRequest, ShutdownRequest

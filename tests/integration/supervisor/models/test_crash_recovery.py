@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ModelSource, ModelStatus
 from jan_serve.errors import (
     EngineCrashed,
     GrammarTooComplex,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ModelStatus
 from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, ModelNotFound, Unavailable
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings, TokenizeRequest
 from jan_serve.store.model_memory import Footprint, FreeMemory

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.core.caller import client
-from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models import ModelStatus
 from jan_serve.core.trace import begin_trace
 from jan_serve.errors import (
     Draining,

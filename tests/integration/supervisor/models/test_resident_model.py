@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.errors import InsufficientMemory, ProtocolError
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.resident_model import (

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.core.models import ManagerSnapshot
 from jan_serve.errors import Asleep, JanServeError
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.sleep_mode import MESSAGE, Sleeper

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import EngineFailure, EngineStalled
 from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, ReadState
 from jan_serve.supervisor.limits import WorkerLimits

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
     EngineStalled,

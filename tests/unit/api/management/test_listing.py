@@ -15,9 +15,8 @@ from jan_serve.api.management import listing
 from jan_serve.api.management.listing import all_events, load_events, model_list, status
 from jan_serve.api.management.pulls import PullProgress
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
-from jan_serve.core.models.placement import DeviceShare
+from jan_serve.core.models import HeaderFacts, ListedModel, ManagerSnapshot, ModelState, ModelStatus
+from jan_serve.core.placement import DeviceShare
 from jan_serve.errors import InvalidModel
 from tests.support.fake_client import fake_facts
 from tests.support.processes import until

@@ -21,6 +21,7 @@ from jan_serve.errors import (
     ModelNotFound,
     Overloaded,
     TemplateError,
+    error_from_payload,
 )
 from jan_serve.http.errors import Problem, http_problem, problem_of, unexpected_problem, validation_problem
 from tests.unit.http.test_errors import PAYLOAD, all_errors
@@ -35,7 +36,7 @@ TYPES = {
 
 @pytest.mark.parametrize("kind", all_errors())
 def test_every_error_has_a_type_of_anthropics(kind: type[JanServeError]) -> None:
-    response = render_error(problem_of(kind.restore(PAYLOAD)))
+    response = render_error(problem_of(error_from_payload(kind.code, PAYLOAD)))
     body = json.loads(bytes(response.body))
     assert body["type"] == "error"
     assert body["error"]["type"] == TYPES[response.status_code]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models import HeaderFacts, ListedModel
 from jan_serve.dialects.anthropic.model_pages import page
 from jan_serve.dialects.anthropic.routes import (
     aliases_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jan_serve.core.models.listed_model import PulledFile, PullStep, Variant, VariantMessage
+from jan_serve.core.models import PulledFile, PullStep, Variant, VariantMessage
 from jan_serve.dialects.ollama.management import OllamaCreateRequest, PullLines, variant_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.listed_model import (
+from jan_serve.core.models import (
     HeaderFacts,
     ListedModel,
     ModelDetails,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.messages import Message, Tool
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.dialects.ollama import serving
 from jan_serve.dialects.ollama.errors import Unsupported

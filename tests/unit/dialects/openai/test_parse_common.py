@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from jan_serve.core.request import (
     AdapterChoice,
     ChatPrompt,
+    SamplingParams,
+    StopConditions,
 )
-from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.openai.llama_server.routes import infill_request
 from jan_serve.dialects.openai.llama_server.wire import InfillRequest
 from jan_serve.dialects.shared import limits

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models import HeaderFacts, ListedModel
 from jan_serve.dialects.shared.model_cards import context_length, input_modalities, meta
 
 

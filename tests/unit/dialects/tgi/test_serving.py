@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.models import SpecialToken
 from jan_serve.core.request import AdapterChoice
 from jan_serve.dialects.tgi import serving
 from jan_serve.dialects.tgi.serving import Serving

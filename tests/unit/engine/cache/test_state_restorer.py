@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.messages import ImagePiece
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch

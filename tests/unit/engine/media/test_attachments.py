@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.messages import ImagePiece
 from jan_serve.engine.media.attachments import Attachments
 from jan_serve.errors import Overloaded
 from jan_serve.ipc.messages import EngineRequest, MediaData

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from jan_serve.core.media import ImagePiece, MediaPiece
+from jan_serve.core.messages import ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
 from jan_serve.engine.media.encoder import EncodeChunk, MediaEncoder
 from jan_serve.engine.prompt_media import MediaChunk

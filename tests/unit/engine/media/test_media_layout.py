@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
+from jan_serve.core.messages import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
 from jan_serve.engine.media.media_layout import MediaLayout, PromptPart
 from jan_serve.errors import InvalidRequest, UnsupportedContent

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.messages import ImagePiece
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, EmbeddingBatch

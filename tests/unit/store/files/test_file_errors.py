@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from jan_serve.config.config_file import read_config_file
-from jan_serve.core.models.listed_model import Variant
+from jan_serve.core.models import Variant
 from jan_serve.errors import InsufficientStorage, JanServeError, StoreError, Unavailable
 from jan_serve.store.default_model import ChosenModel
 from jan_serve.store.files import file_errors

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models.placement import ModelParts
+from jan_serve.core.placement import ModelParts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, Scalar, TensorInfo
 from jan_serve.store.gguf.model_file import parts_of, read_model_file

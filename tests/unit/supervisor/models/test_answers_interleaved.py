@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from jan_serve.core.events import Timings
-from jan_serve.core.sampling import StopConditions
+from jan_serve.core.request import StopConditions
 from jan_serve.errors import EngineCrashed, InsufficientMemory, JanServeError
 from jan_serve.ipc.messages import (
     AbortRequest,

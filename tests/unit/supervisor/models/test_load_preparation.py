@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.errors import Unavailable
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_memory import Footprint

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.models.model_facts import DeviceInfo
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import DeviceInfo, ModelSource
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Start
 from jan_serve.supervisor.models.model_history import ModelHistory

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.placement import DeviceShare
+from jan_serve.core.placement import DeviceShare
 from jan_serve.ipc.messages import Pong
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.supervisor.models.crash_backoff import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import LoadState, model_status

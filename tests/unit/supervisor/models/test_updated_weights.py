@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models import ModelSource
 from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 
 

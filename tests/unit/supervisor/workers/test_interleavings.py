@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 import pytest
 
 from jan_serve.core.events import Timings
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import EngineFailure, InvalidModel, JanServeError
 from jan_serve.ipc.codec import decode_request, encode_event
 from jan_serve.ipc.messages import (

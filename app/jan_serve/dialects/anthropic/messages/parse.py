@@ -8,8 +8,13 @@ import msgspec
 
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint
 from jan_serve.core.messages import Tool, ToolChoice
-from jan_serve.core.request import RESPONSE_FORMAT, ChatPrompt, GenerationRequest
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import (
+    RESPONSE_FORMAT,
+    ChatPrompt,
+    GenerationRequest,
+    SamplingParams,
+    StopConditions,
+)
 from jan_serve.dialects.anthropic.messages import wire
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.dialects.anthropic.messages.wire import (

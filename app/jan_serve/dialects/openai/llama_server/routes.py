@@ -14,17 +14,18 @@ from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo, TokenLogprob
-from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
     InfillFile,
     InfillPrompt,
     Prompt,
+    SamplingParams,
+    StopConditions,
     TextPrompt,
     TokenPrompt,
 )
-from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import ChatInputTokens, CreateChatCompletionRequest

@@ -10,9 +10,15 @@ from typing import Any, Final, cast
 
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import ImagePart, TextPart
-from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.models import ModelFacts
+from jan_serve.core.request import (
+    AdapterChoice,
+    GenerationRequest,
+    PartsPrompt,
+    SamplingParams,
+    StopConditions,
+    TokenPrompt,
+)
 from jan_serve.dialects.shared.generation_fields import explicit_fields
 from jan_serve.dialects.tgi.errors import ValidationFailed
 from jan_serve.dialects.tgi.generate.wire import (

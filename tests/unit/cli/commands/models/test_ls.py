@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.main import main
-from jan_serve.core.models.listed_model import Variant
+from jan_serve.core.models import Variant
 from jan_serve.resources import builtin_model
 from jan_serve.store.variants import VariantIndex
 from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models import HeaderFacts
 from jan_serve.resources import builtin_model
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from tests.unit.cli.conftest import Run

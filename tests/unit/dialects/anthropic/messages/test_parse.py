@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.messages import Message, Tool, ToolChoice
-from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import ChatPrompt, GenerationRequest, SamplingParams, StopConditions
 from jan_serve.dialects.anthropic.messages.parse import ParsedMessage, message_request
 from jan_serve.dialects.anthropic.messages.wire import CreateMessageRequest
 from jan_serve.errors import InvalidRequest

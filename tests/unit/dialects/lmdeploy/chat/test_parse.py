@@ -7,8 +7,14 @@ from pydantic import ValidationError
 
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall, ToolChoice
-from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt, TextPrompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import (
+    ChatPrompt,
+    GenerationRequest,
+    PartsPrompt,
+    SamplingParams,
+    StopConditions,
+    TextPrompt,
+)
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.dialects.lmdeploy.chat.wire import ChatRequest
 from jan_serve.dialects.lmdeploy.completions import CompletionRequest, completion_requests

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.request import GenerationRequest, TextPrompt, TokenPrompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.request import GenerationRequest, SamplingParams, StopConditions, TextPrompt, TokenPrompt
 from jan_serve.dialects.lmdeploy.generate import GenerateRequest, generate_request
 from jan_serve.errors import InvalidRequest
 

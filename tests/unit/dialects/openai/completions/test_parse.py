@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from jan_serve.core.request import (
     GenerationRequest,
     InfillPrompt,
+    StopConditions,
     TextPrompt,
     TokenPrompt,
 )
-from jan_serve.core.sampling import StopConditions
 from jan_serve.errors import InvalidRequest
 from tests.unit.dialects.openai_requests import JAN_SAMPLING, completion, completions
 

@@ -7,8 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint
 from jan_serve.core.messages import Message
-from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.core.sampling import SamplingParams
+from jan_serve.core.request import ChatPrompt, GenerationRequest, SamplingParams
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
 from jan_serve.dialects.shared import limits

@@ -7,8 +7,7 @@ from typing import Final
 
 import pytest
 
-from jan_serve.core.shortage import ran_out_of_memory, shortage
-from jan_serve.errors import InsufficientMemory, Unavailable
+from jan_serve.errors import InsufficientMemory, Unavailable, ran_out_of_memory, shortage
 
 SHORTAGES: Final = (
     MemoryError(),

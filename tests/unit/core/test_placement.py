@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from jan_serve.config.model_options import KvType
-from jan_serve.core.models.context_size import (
+from jan_serve.core.placement import (
     BYTES_PER_ELEMENT,
     CONTEXT_SHARE,
     MAX_DEFAULT_N_CTX,
