@@ -26,7 +26,7 @@ from tests.support.managed import managed_app
 from tests.support.models import exact_llama, model_folder
 from tests.support.raw_http import post
 from tests.support.served import serving
-from tests.unit.core.measurements.test_self_check import OLD
+from tests.unit.core.test_measurements import OLD
 from tests.unit.store.gguf_builder import GgufBytes
 from tests.unit.store.test_record_files import CALIBRATION, VARIANT
 

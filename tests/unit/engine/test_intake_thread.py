@@ -17,7 +17,7 @@ from jan_serve.engine.queues import Command, CommandQueue
 from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, EngineRequest, Failed, MediaData, Step, TokenizeRequest
-from tests.unit.core.test_shortage import SHORTAGES
+from tests.unit.test_errors import SHORTAGES
 
 TOO_MANY_FILES = OSError(errno.EMFILE, "Too many open files")
 

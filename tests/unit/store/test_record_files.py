@@ -16,7 +16,7 @@ from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecor
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.store.variants import VariantIndex
-from tests.unit.core.measurements.test_self_check import OLD
+from tests.unit.core.test_measurements import OLD
 from tests.unit.store.gguf_builder import GgufBytes
 
 RECORD = ModelRecord(

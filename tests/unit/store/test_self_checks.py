@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jan_serve.store.self_checks import SelfChecks
-from tests.unit.core.measurements.test_self_check import OLD, changed
+from tests.unit.core.test_measurements import OLD, changed
 
 
 def test_each_version_keeps_its_last_run(tmp_path: Path) -> None:
