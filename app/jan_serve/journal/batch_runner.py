@@ -16,6 +16,7 @@ import msgspec
 
 from jan_serve.core.transcript import Transcript
 from jan_serve.errors import InvalidState, JanServeError, StoreError, shortage
+from jan_serve.journal.answers import Log, LogWriter, Work, forget_log
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import (
     Batch,
@@ -29,8 +30,7 @@ from jan_serve.journal.batches import (
     State,
 )
 from jan_serve.journal.files import new_file
-from jan_serve.journal.logs import Log, LogWriter, Work, forget_log
-from jan_serve.journal.room import KEPT_S
+from jan_serve.journal.tables import KEPT_S
 
 logger = logging.getLogger(__name__)
 
@@ -242,7 +242,7 @@ class BatchRunner:
                 paused = self._pause(batch) is not None
                 room = 0 if paused else self._conditions.places(batch.facts.model) - len(running)
                 if room > 0:
-                    for line in await self.table.open_lines(batch, running, room):
+                    for line in await self.table.open_lines(batch, [*running], room):
                         work = self._answer(batch, line)
                         running[line.number] = asyncio.create_task(work, name=f"{batch.id} {line.number}")
                     if not running:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
+from jan_serve.journal.answers import Log, Work, find_log
 from jan_serve.journal.files import StoredFile, insert_file
-from jan_serve.journal.journal import Journal
-from jan_serve.journal.logs import Log, Work, find_log
-from jan_serve.journal.room import ENDED, IS_OPEN, check_share, expire
-
-if TYPE_CHECKING:
-    from jan_serve.journal.pages import PageRequest
+from jan_serve.journal.tables import (
+    ENDED,
+    IS_OPEN,
+    PageRequest,
+    Table,
+    check_share,
+    expire,
+    read_page,
+    transaction,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -110,174 +115,137 @@ class EndedLine(msgspec.Struct, frozen=True):
     reply: Reply | None
 
 
-_COLUMNS: Final = "id, owner, dialect, state, created, expires, facts"
+_COLUMNS: Final = ", ".join(Batch.__struct_fields__)
 _COUNTS: Final = "SELECT count(*), count(status), coalesce(sum(status >= 400), 0) FROM lines WHERE batch = ?"
 
 
-class BatchTable:
-    """Each method raises as Journal.run."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    async def add(self, batch: Batch, content: bytes | None, lines: Sequence[Line] = ()) -> None:
+class BatchTable(Table):
+    @transaction
+    def add(
+        self, db: sqlite3.Connection, batch: Batch, content: bytes | None, lines: Sequence[Line] = ()
+    ) -> None:
         """content: lines that are not checked yet. lines: those that are."""
+        expire(db)
+        size = len(content or b"") + sum(len(line.body) for line in lines)
+        check_share(db, batch.owner, size, self.journal)
+        *values, facts = msgspec.structs.astuple(batch)
+        row = (*values, msgspec.json.encode(facts), content)
+        db.execute(f"INSERT INTO batches ({_COLUMNS}, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        _insert_lines(db, batch.id, lines)
 
-        def work(db: sqlite3.Connection) -> None:
-            expire(db)
-            size = len(content or b"") + sum(len(line.body) for line in lines)
-            check_share(db, batch.owner, size, self._journal)
-            row = (*_row(batch), content)
-            db.execute(f"INSERT INTO batches ({_COLUMNS}, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            _insert_lines(db, batch.id, lines)
+    @transaction
+    def find(self, db: sqlite3.Connection, owner: str, batch_id: str) -> Batch | None:
+        command = f"SELECT {_COLUMNS} FROM batches WHERE owner = ? AND id = ?"
+        row = db.execute(command, (owner, batch_id)).fetchone()
+        return None if row is None else _counted(db, _batch(row))
 
-        await self._journal.run(work)
-
-    async def find(self, owner: str, batch_id: str) -> Batch | None:
-        def work(db: sqlite3.Connection) -> Batch | None:
-            command = f"SELECT {_COLUMNS} FROM batches WHERE owner = ? AND id = ?"
-            row = db.execute(command, (owner, batch_id)).fetchone()
-            return None if row is None else _counted(db, _batch(row))
-
-        return await self._journal.run(work)
-
-    async def page(self, owner: str, dialect: str, asked: PageRequest) -> tuple[list[Batch], bool]:
+    @transaction
+    def page(
+        self, db: sqlite3.Connection, owner: str, dialect: str, asked: PageRequest
+    ) -> tuple[list[Batch], bool]:
         """A page of batches with their counts; see `read_page`."""
-        from jan_serve.journal.pages import read_page  # a server starts without it
+        conditions = {"owner": owner, "dialect": dialect}
+        rows, has_more = read_page(db, ("batches", "true"), _COLUMNS, conditions, asked)
+        return [_counted(db, _batch(row)) for row in rows], has_more
 
-        def work(db: sqlite3.Connection) -> tuple[list[Batch], bool]:
-            conditions = {"owner": owner, "dialect": dialect}
-            rows, has_more = read_page(db, ("batches", "true"), _COLUMNS, conditions, asked)
-            return [_counted(db, _batch(row)) for row in rows], has_more
-
-        return await self._journal.run(work)
-
-    async def open_batches(self) -> list[Batch]:
+    @transaction
+    def open_batches(self, db: sqlite3.Connection) -> list[Batch]:
         """Those of all owners that have not ended, the oldest first, without counts.
 
         One that cannot be read has failed, and its row stays as it is.
         """
+        rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {IS_OPEN} ORDER BY created, rowid")
+        batches = [_batch(row) for row in rows.fetchall()]
+        for batch in batches:
+            if batch.has_ended:
+                text = "%s in the journal cannot be read, and has failed: its row and its lines stay there"
+                logger.error(text, batch.id)
+                db.execute("UPDATE batches SET state = ? WHERE id = ?", (batch.state, batch.id))
+        return [batch for batch in batches if not batch.has_ended]
 
-        def work(db: sqlite3.Connection) -> list[Batch]:
-            rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {IS_OPEN} ORDER BY created, rowid")
-            batches = [_batch(row) for row in rows.fetchall()]
-            for batch in batches:
-                if batch.has_ended:
-                    text = (
-                        "%s in the journal cannot be read, and has failed: its row and its lines stay there"
-                    )
-                    logger.error(text, batch.id)
-                    db.execute("UPDATE batches SET state = ? WHERE id = ?", (batch.state, batch.id))
-            return [batch for batch in batches if not batch.has_ended]
+    @transaction
+    def content(self, db: sqlite3.Connection, batch_id: str) -> bytes:
+        return db.execute("SELECT input FROM batches WHERE id = ?", (batch_id,)).fetchone()[0]
 
-        return await self._journal.run(work)
-
-    async def content(self, batch_id: str) -> bytes:
-        def work(db: sqlite3.Connection) -> bytes:
-            (content,) = db.execute("SELECT input FROM batches WHERE id = ?", (batch_id,)).fetchone()
-            return content
-
-        return await self._journal.run(work)
-
-    async def began(self, batch: Batch, lines: Sequence[Line]) -> None:
+    @transaction
+    def began(self, db: sqlite3.Connection, batch: Batch, lines: Sequence[Line]) -> None:
         """Its input was checked. Without effect on one that is not `validating` any more."""
+        if _change(db, batch, "state = 'validating'"):
+            db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
+            _insert_lines(db, batch.id, lines)
 
-        def work(db: sqlite3.Connection) -> None:
-            if _change(db, batch, "state = 'validating'"):
-                db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
-                _insert_lines(db, batch.id, lines)
-
-        await self._journal.run(work)
-
-    async def change(self, batch: Batch) -> bool:
+    @transaction
+    def change(self, db: sqlite3.Connection, batch: Batch) -> bool:
         """The state and the facts of one that has not ended. Returns whether there is such a one."""
-        return await self._journal.run(lambda db: _change(db, batch, IS_OPEN))
+        return _change(db, batch, IS_OPEN)
 
-    async def open_lines(self, batch: Batch, without: Iterable[int], most: int) -> list[OpenLine]:
+    @transaction
+    def open_lines(
+        self, db: sqlite3.Connection, batch: Batch, without: Sequence[int], most: int
+    ) -> list[OpenLine]:
         """The next lines in the order of work. without: numbers of those that are being answered."""
-        left = tuple(without)
+        rows = db.execute(
+            "SELECT number, custom_id, path, body FROM lines WHERE batch = ? AND status IS NULL"
+            f" AND number NOT IN ({', '.join('?' * len(without))}) ORDER BY rank LIMIT ?",
+            (batch.id, *without, most),
+        )
+        return [
+            OpenLine(number, Line(*row), find_log(db, Work(batch.owner, batch.id, number)))
+            for number, *row in rows.fetchall()
+        ]
 
-        def work(db: sqlite3.Connection) -> list[OpenLine]:
-            rows = db.execute(
-                "SELECT number, custom_id, path, body FROM lines WHERE batch = ? AND status IS NULL"
-                f" AND number NOT IN ({', '.join('?' * len(left))}) ORDER BY rank LIMIT ?",
-                (batch.id, *left, most),
-            )
-            return [
-                OpenLine(number, Line(*row), find_log(db, Work(batch.owner, batch.id, number)))
-                for number, *row in rows.fetchall()
-            ]
-
-        return await self._journal.run(work)
-
-    async def answer(self, batch: Batch, number: int, reply: Reply) -> bool:
+    @transaction
+    def answer(self, db: sqlite3.Connection, batch: Batch, number: int, reply: Reply) -> bool:
         """Store the answer of a line that has none; returns whether it had none."""
+        check_share(db, batch.owner, len(reply.body), self.journal)
+        cursor = db.execute(
+            "UPDATE lines SET status = ?, reply = ?, request_id = ?"
+            " WHERE batch = ? AND number = ? AND status IS NULL",
+            (reply.status, reply.body, reply.request_id, batch.id, number),
+        )
+        return cursor.rowcount > 0
 
-        def work(db: sqlite3.Connection) -> bool:
-            check_share(db, batch.owner, len(reply.body), self._journal)
-            return (
-                db.execute(
-                    "UPDATE lines SET status = ?, reply = ?, request_id = ?"
-                    " WHERE batch = ? AND number = ? AND status IS NULL",
-                    (reply.status, reply.body, reply.request_id, batch.id, number),
-                ).rowcount
-                > 0
-            )
-
-        return await self._journal.run(work)
-
-    async def lines(self, batch_id: str) -> list[EndedLine]:
+    @transaction
+    def lines(self, db: sqlite3.Connection, batch_id: str) -> list[EndedLine]:
         """All of them, in the order of the input."""
+        rows = db.execute(
+            "SELECT number, custom_id, status, reply, request_id FROM lines WHERE batch = ? ORDER BY number",
+            (batch_id,),
+        )
+        return [
+            EndedLine(number, name, None if status is None else Reply(status, reply, request_id))
+            for number, name, status, reply, request_id in rows
+        ]
 
-        def work(db: sqlite3.Connection) -> list[EndedLine]:
-            rows = db.execute(
-                "SELECT number, custom_id, status, reply, request_id FROM lines WHERE batch = ? ORDER BY number",
-                (batch_id,),
-            )
-            return [
-                EndedLine(number, name, None if status is None else Reply(status, reply, request_id))
-                for number, name, status, reply, request_id in rows
-            ]
-
-        return await self._journal.run(work)
-
-    async def end(self, batch: Batch, files: Sequence[tuple[StoredFile, bytes]]) -> bool:
+    @transaction
+    def end(self, db: sqlite3.Connection, batch: Batch, files: Sequence[tuple[StoredFile, bytes]]) -> bool:
         """Put the files in the place of its lines. Returns whether it had not ended."""
+        if not _change(db, batch, IS_OPEN):
+            return False
+        # First: the room of its lines is that of its files, in a journal that is full.
+        db.execute("DELETE FROM lines WHERE batch = ?", (batch.id,))
+        db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
+        for file, content in files:
+            insert_file(db, file, content)
+        return True
 
-        def work(db: sqlite3.Connection) -> bool:
-            if not _end(db, batch):
-                return False
-            for file, content in files:
-                insert_file(db, file, content)
-            return True
-
-        return await self._journal.run(work)
-
-    async def delete(self, owner: str, batch_id: str) -> bool:
+    @transaction
+    def delete(self, db: sqlite3.Connection, owner: str, batch_id: str) -> bool:
         """Delete one that has ended, with its files. Returns whether there was such a one."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            row = db.execute(
-                f"DELETE FROM batches WHERE owner = ? AND id = ? AND NOT ({IS_OPEN}) RETURNING facts",
-                (owner, batch_id),
-            ).fetchone()
-            if row is not None:
-                facts = _facts(row[0]) or BatchFacts()
-                db.executemany("DELETE FROM files WHERE id = ?", [(facts.output_file,), (facts.error_file,)])
-            return row is not None
-
-        return await self._journal.run(work)
-
-
-def _row(batch: Batch) -> tuple[Any, ...]:
-    *values, facts = msgspec.structs.astuple(batch)
-    return (*values, msgspec.json.encode(facts))
+        row = db.execute(
+            f"DELETE FROM batches WHERE owner = ? AND id = ? AND NOT ({IS_OPEN}) RETURNING facts",
+            (owner, batch_id),
+        ).fetchone()
+        if row is not None:
+            facts = _facts(row[0]) or BatchFacts()
+            db.executemany("DELETE FROM files WHERE id = ?", [(facts.output_file,), (facts.error_file,)])
+        return row is not None
 
 
 def _batch(row: Sequence[Any]) -> Batch:
     """One that cannot be read has failed."""
     *values, facts = row
-    named = dict(zip(_COLUMNS.split(", "), values, strict=False))
+    named = dict(zip(Batch.__struct_fields__, values, strict=False))
     if (found := _facts(facts)) is not None:
         return Batch(**named, facts=found)
     fault = LineFault("server_error", "What the journal knew of this batch cannot be read. Send it again.")
@@ -290,15 +258,6 @@ def _facts(content: bytes) -> BatchFacts | None:
         return msgspec.json.decode(content, type=BatchFacts)
     except ValueError:
         return None
-
-
-def _end(db: sqlite3.Connection, batch: Batch) -> bool:
-    """Returns whether it had not ended. The room of its lines is that of its files, in a journal that is full."""
-    if not _change(db, batch, IS_OPEN):
-        return False
-    db.execute("DELETE FROM lines WHERE batch = ?", (batch.id,))
-    db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
-    return True
 
 
 def _counted(db: sqlite3.Connection, batch: Batch) -> Batch:

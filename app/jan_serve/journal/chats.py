@@ -6,7 +6,6 @@ writes a chat names the version that they know: what another page wrote meanwhil
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 import zlib
@@ -17,8 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from jan_serve.journal.chat_words import excerpt, found_by, searchable
-from jan_serve.journal.journal import Journal
-from jan_serve.journal.room import check_share
+from jan_serve.journal.tables import Table, check_share, transaction
 
 RESTORABLE_MS: Final = 86_400_000
 """How long a deleted chat can be restored."""
@@ -96,70 +94,49 @@ _SELECTED: Final = ", ".join(f"chats.{name}" for name in ChatSummary.__struct_fi
 _LIVE: Final = "chats.owner = ? AND deleted IS NULL"
 
 
-class ChatTable:
-    """Each method raises as Journal.run."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
+class ChatTable(Table):
     @property
     def is_kept(self) -> bool:
-        return self._journal.max_bytes > 0
+        return self.journal.max_bytes > 0
 
-    async def store_id(self, owner: str) -> str:
+    @transaction
+    def store_id(self, db: sqlite3.Connection, owner: str) -> str:
         """An id of the owner and the file. Another file, as after a damage, has another second part."""
+        return f"{_token(owner)[:16]}.{db.execute('SELECT id FROM store').fetchone()[0]}"
 
-        def work(db: sqlite3.Connection) -> str:
-            return db.execute("SELECT id FROM store").fetchone()[0]
-
-        return f"{_token(owner)[:16]}.{await self._journal.run(work)}"
-
-    async def put(self, owner: str, chat: ChatToStore, version: int) -> ChatSummary | Conflict:
+    @transaction
+    def put(
+        self, db: sqlite3.Connection, owner: str, chat: ChatToStore, version: int
+    ) -> ChatSummary | Conflict:
         """Write what was said over this version; 0 is for a new chat. An existing one keeps its title and folder."""
-        packed = await asyncio.to_thread(zlib.compress, chat.content)
+        _purge(db)
+        row = db.execute(
+            f"SELECT {_COLUMNS}, deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
+        ).fetchone()
+        if row is None:
+            return Conflict(None) if version else self._insert(db, owner, chat, 1)
+        known = _head(row)
+        if row[-1] is not None or version != known.version:
+            return Conflict(None if row[-1] is not None else known.version)
+        _drop(db, owner, chat.id)
+        names = {name: getattr(known, name) for name in ("title", "folder", "pinned", "created")}
+        return self._insert(db, owner, msgspec.structs.replace(chat, **names), version + 1)
 
-        def work(db: sqlite3.Connection) -> ChatSummary | Conflict:
-            _purge(db)
-            row = db.execute(
-                f"SELECT {_COLUMNS}, deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
-            ).fetchone()
-            if row is None:
-                if version:
-                    return Conflict(None)
-                return self._insert(db, owner, chat, packed, 1)
-            known = _head(row)
-            if row[-1] is not None or version != known.version:
-                return Conflict(None if row[-1] is not None else known.version)
-            _drop(db, owner, chat.id)
-            names = {name: getattr(known, name) for name in ("title", "folder", "pinned", "created")}
-            return self._insert(db, owner, msgspec.structs.replace(chat, **names), packed, version + 1)
-
-        return await self._journal.run(work)
-
-    async def add(self, owner: str, chats: Sequence[ChatToStore]) -> int:
+    @transaction
+    def add(self, db: sqlite3.Connection, owner: str, chats: Sequence[ChatToStore]) -> int:
         """Add chats that are not there, and return how many these are. A deleted one counts as not there."""
-        packed = await asyncio.to_thread(lambda: [(chat, zlib.compress(chat.content)) for chat in chats])
-
-        def work(db: sqlite3.Connection) -> int:
-            _purge(db)
-            added = 0
-            for chat, content in packed:
-                row = db.execute(
-                    "SELECT deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
-                ).fetchone()
-                if row is not None and row[0] is None:
-                    continue
+        _purge(db)
+        added = 0
+        for chat in chats:
+            if _found(db, owner, chat.id) is None:
                 _drop(db, owner, chat.id)
-                self._insert(db, owner, chat, content, 1)
+                self._insert(db, owner, chat, 1)
                 added += 1
-            return added
+        return added
 
-        return await self._journal.run(work)
-
-    def _insert(
-        self, db: sqlite3.Connection, owner: str, chat: ChatToStore, packed: bytes, version: int
-    ) -> ChatSummary:
-        check_share(db, owner, len(packed) + len(chat.text), self._journal)
+    def _insert(self, db: sqlite3.Connection, owner: str, chat: ChatToStore, version: int) -> ChatSummary:
+        packed = zlib.compress(chat.content)
+        check_share(db, owner, len(packed) + len(chat.text), self.journal)
         now = _now()
         updated = min(now, now if chat.updated is None else chat.updated)
         head = ChatSummary(
@@ -184,8 +161,10 @@ class ChatTable:
         )
         return head
 
-    async def page(self, owner: str, asked: ChatQuery) -> tuple[list[ListedChat], bool]:
+    @transaction
+    def page(self, db: sqlite3.Connection, owner: str, asked: ChatQuery) -> tuple[list[ListedChat], bool]:
         """The chats, and whether there are more."""
+        _purge(db)
         where, values = [_LIVE], list[Any]([owner])
         found, text, by = "", "''", "number"
         if asked.words.strip():
@@ -205,111 +184,78 @@ class ChatTable:
         if asked.before is not None:
             where.append(f"{by} < ?")
             values.append(asked.before)
-        command = (
+        rows = db.execute(
             f"SELECT {_SELECTED}, {text}, number FROM {found} chats WHERE {' AND '.join(where)}"
-            f" ORDER BY {by} DESC LIMIT ?"
-        )
+            f" ORDER BY {by} DESC LIMIT ?",
+            (*values, asked.limit + 1),
+        ).fetchall()
+        shown = rows[: asked.limit]
+        listed = [ListedChat(_head(row), excerpt(row[-2], asked.words), row[-1]) for row in shown]
+        return listed, len(rows) > asked.limit
 
-        def work(db: sqlite3.Connection) -> tuple[list[ListedChat], bool]:
-            _purge(db)
-            rows = db.execute(command, (*values, asked.limit + 1)).fetchall()
-            listed = [
-                ListedChat(_head(row), excerpt(row[-2], asked.words), row[-1]) for row in rows[: asked.limit]
-            ]
-            return listed, len(rows) > asked.limit
-
-        return await self._journal.run(work)
-
-    async def find(self, owner: str, chat_id: str) -> StoredChat | None:
+    @transaction
+    def find(self, db: sqlite3.Connection, owner: str, chat_id: str) -> StoredChat | None:
         """The chat; None if it is not there."""
+        command = f"SELECT {_COLUMNS}, awaits, content FROM chats WHERE {_LIVE} AND id = ?"
+        row = db.execute(command, (owner, chat_id)).fetchone()
+        if row is None:
+            return None
+        return StoredChat(_head(row), zlib.decompress(row[-1]), tuple(row[-2].split()))
 
-        def work(db: sqlite3.Connection) -> StoredChat | None:
-            row = db.execute(
-                f"SELECT {_COLUMNS}, awaits, content FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
-            ).fetchone()
-            if row is None:
-                return None
-            return StoredChat(_head(row), zlib.decompress(row[-1]), tuple(row[-2].split()))
-
-        return await self._journal.run(work)
-
-    async def awaits(self, owner: str, chat_id: str) -> tuple[str, ...]:
+    @transaction
+    def awaits(self, db: sqlite3.Connection, owner: str, chat_id: str) -> tuple[str, ...]:
         """Ids of the responses that a chat waits for. Empty if the chat is not there."""
+        command = f"SELECT awaits FROM chats WHERE {_LIVE} AND id = ?"
+        row = db.execute(command, (owner, chat_id)).fetchone()
+        return () if row is None else tuple(row[0].split())
 
-        def work(db: sqlite3.Connection) -> tuple[str, ...]:
-            row = db.execute(
-                f"SELECT awaits FROM chats WHERE {_LIVE} AND id = ?", (owner, chat_id)
-            ).fetchone()
-            return () if row is None else tuple(row[0].split())
-
-        return await self._journal.run(work)
-
-    async def waiting(self, owner: str) -> list[str]:
+    @transaction
+    def waiting(self, db: sqlite3.Connection, owner: str) -> list[str]:
         """The ids of the chats that wait for a response."""
+        rows = db.execute(f"SELECT id FROM chats WHERE {_LIVE} AND awaits != ''", (owner,))
+        return [chat_id for (chat_id,) in rows]
 
-        def work(db: sqlite3.Connection) -> list[str]:
-            rows = db.execute(f"SELECT id FROM chats WHERE {_LIVE} AND awaits != ''", (owner,))
-            return [chat_id for (chat_id,) in rows]
-
-        return await self._journal.run(work)
-
-    async def change(self, owner: str, chat_id: str, names: dict[str, Any]) -> ChatSummary | None:
+    @transaction
+    def change(
+        self, db: sqlite3.Connection, owner: str, chat_id: str, names: dict[str, Any]
+    ) -> ChatSummary | None:
         """Change title, folder or pinned, which is no new version: the last one to change them wins."""
+        own = f"WHERE {_LIVE} AND id = ?"
+        if names:
+            changes = ", ".join(f"{name} = ?" for name in names)
+            db.execute(f"UPDATE chats SET {changes} {own}", (*names.values(), owner, chat_id))
+        if "title" in names:
+            db.execute(
+                f"UPDATE words SET title = ? WHERE rowid = (SELECT number FROM chats {own})",
+                (searchable(names["title"]), owner, chat_id),
+            )
+        return _found(db, owner, chat_id)
 
-        def work(db: sqlite3.Connection) -> ChatSummary | None:
-            if names:
-                changes = ", ".join(f"{name} = ?" for name in names)
-                db.execute(
-                    f"UPDATE chats SET {changes} WHERE {_LIVE} AND id = ?", (*names.values(), owner, chat_id)
-                )
-            if "title" in names:
-                db.execute(
-                    "UPDATE words SET title = ? WHERE rowid ="
-                    f" (SELECT number FROM chats WHERE {_LIVE} AND id = ?)",
-                    (searchable(names["title"]), owner, chat_id),
-                )
-            return _found(db, owner, chat_id)
-
-        return await self._journal.run(work)
-
-    async def delete(self, owner: str, chat_id: str) -> bool:
+    @transaction
+    def delete(self, db: sqlite3.Connection, owner: str, chat_id: str) -> bool:
         """Returns whether it was there. It can be restored for RESTORABLE_MS."""
+        _purge(db)
+        command = f"UPDATE chats SET deleted = ? WHERE {_LIVE} AND id = ?"
+        return db.execute(command, (_now(), owner, chat_id)).rowcount > 0
 
-        def work(db: sqlite3.Connection) -> bool:
-            _purge(db)
-            command = f"UPDATE chats SET deleted = ? WHERE {_LIVE} AND id = ?"
-            return db.execute(command, (_now(), owner, chat_id)).rowcount > 0
-
-        return await self._journal.run(work)
-
-    async def restore(self, owner: str, chat_id: str) -> ChatSummary | None:
+    @transaction
+    def restore(self, db: sqlite3.Connection, owner: str, chat_id: str) -> ChatSummary | None:
         """None if there is nothing to restore. One that is not deleted is unchanged."""
+        _purge(db)
+        db.execute("UPDATE chats SET deleted = NULL WHERE owner = ? AND id = ?", (owner, chat_id))
+        return _found(db, owner, chat_id)
 
-        def work(db: sqlite3.Connection) -> ChatSummary | None:
-            _purge(db)
-            db.execute("UPDATE chats SET deleted = NULL WHERE owner = ? AND id = ?", (owner, chat_id))
-            return _found(db, owner, chat_id)
-
-        return await self._journal.run(work)
-
-    async def folders(self, owner: str) -> list[tuple[str, int]]:
+    @transaction
+    def folders(self, db: sqlite3.Connection, owner: str) -> list[tuple[str, int]]:
         """The folders by name, each with the number of its chats."""
+        command = f"SELECT folder, count(*) FROM chats WHERE {_LIVE} AND folder != '' GROUP BY folder"
+        return db.execute(command, (owner,)).fetchall()
 
-        def work(db: sqlite3.Connection) -> list[tuple[str, int]]:
-            return db.execute(
-                f"SELECT folder, count(*) FROM chats WHERE {_LIVE} AND folder != '' GROUP BY folder", (owner,)
-            ).fetchall()
-
-        return await self._journal.run(work)
-
-    async def rename_folder(self, owner: str, folder: str, name: str) -> int:
+    @transaction
+    def rename_folder(self, db: sqlite3.Connection, owner: str, folder: str, name: str) -> int:
         """Returns the number of chats that it has. An empty name leaves them in no folder."""
-
-        def work(db: sqlite3.Connection) -> int:
-            command = f"UPDATE chats SET folder = ? WHERE {_LIVE} AND folder = ?"
-            return db.execute(command, (name, owner, folder)).rowcount
-
-        return await self._journal.run(work)
+        command = f"UPDATE chats SET folder = ? WHERE {_LIVE} AND folder = ?"
+        return db.execute(command, (name, owner, folder)).rowcount
 
 
 def _found(db: sqlite3.Connection, owner: str, chat_id: str) -> ChatSummary | None:

@@ -107,7 +107,7 @@ async def test_a_deletion_can_be_taken_back_for_a_day(
     now = chats_module._now()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(chats_module, "_now", lambda: now + RESTORABLE_MS + 60_000)
     assert await table.restore("", "one") is None
-    await table._journal.close()  # pyright: ignore[reportPrivateUsage]
+    await table.journal.close()
     assert all(secret.encode() not in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -218,7 +218,7 @@ async def test_no_list_is_sorted_as_a_whole(table: ChatTable, asked: dict[str, A
         if command.startswith("SELECT chats.id"):
             plans.extend(row[-1] for row in db.execute(f"EXPLAIN QUERY PLAN {command}"))
 
-    journal = table._journal  # pyright: ignore[reportPrivateUsage]
+    journal = table.journal
     seen = list[str]()
     await journal.run(lambda db: db.set_trace_callback(seen.append))
     await names(table, **asked)
@@ -233,7 +233,7 @@ async def test_a_damaged_file_is_moved_aside_and_chats_go_on(
 ) -> None:
     await table.add("", [chat("one")])
     before = await table.store_id("")
-    journal = table._journal  # pyright: ignore[reportPrivateUsage]
+    journal = table.journal
     await journal.close()
     (tmp_path / CHATS_FILE).write_bytes(b"x" * 5_000)
     assert await names(table) == []

@@ -27,7 +27,7 @@ from jan_serve.http.request_record import record_of
 from jan_serve.journal.batch_runner import BatchRunner, FaultyInput
 from jan_serve.journal.batches import Batch, BatchFacts
 from jan_serve.journal.files import FileTable
-from jan_serve.journal.pages import Mark, PageRequest
+from jan_serve.journal.tables import Mark, PageRequest
 
 DIALECT: Final = "anthropic"
 _PATH: Final = "/v1/messages/batches"

@@ -18,8 +18,7 @@ from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.replies import json_reply
 from jan_serve.journal.files import FileTable, StoredFile, new_file
-from jan_serve.journal.pages import Mark, PageRequest
-from jan_serve.journal.room import KEPT_S
+from jan_serve.journal.tables import KEPT_S, Mark, PageRequest
 
 PURPOSE: Final = "batch"
 _MIN_TTL_S: Final = 3_600

@@ -28,7 +28,7 @@ from jan_serve.http.replies import json_reply
 from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.batches import Batch, BatchFacts, State
 from jan_serve.journal.files import FileTable
-from jan_serve.journal.pages import Mark, PageRequest
+from jan_serve.journal.tables import Mark, PageRequest
 
 DIALECT: Final = "openai"
 _WINDOW: Final = re.compile(r"([1-9]\d{0,3})([hd])")
