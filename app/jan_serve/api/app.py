@@ -59,10 +59,9 @@ from jan_serve.http.errors import (
 )
 from jan_serve.http.guards.auth import OPEN_PATHS, KeyGuard, TrustedNetworks
 from jan_serve.http.guards.body import BodyGuard
-from jan_serve.http.guards.drain import DrainGuard
-from jan_serve.http.guards.host import HostGuard
+from jan_serve.http.guards.guard import DrainGuard
 from jan_serve.http.guards.lingering import Lingering
-from jan_serve.http.guards.origin import OriginGuard
+from jan_serve.http.guards.web_pages import HostGuard, OriginGuard
 from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import Metrics

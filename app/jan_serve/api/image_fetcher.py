@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from jan_serve import __version__
 from jan_serve.errors import InvalidImage
 from jan_serve.generation.ports import ImageFetcher
-from jan_serve.http.guards.body_memory import held_body
+from jan_serve.http.guards.body import held_body
 from jan_serve.image_files.header import MAX_FILE_BYTES
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node
 from jan_serve.http.replies import json_reply
-from jan_serve.proxy.discovery import MAX_LIST_BYTES, MAX_MODELS, is_model_name, key_headers
+from jan_serve.proxy.probes import MAX_LIST_BYTES, MAX_MODELS, is_model_name, key_headers
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url

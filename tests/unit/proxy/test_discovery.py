@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.node import NodeState
-from jan_serve.proxy.discovery import condition_of, is_model_name, key_headers
+from jan_serve.proxy.probes import condition_of, is_model_name, key_headers
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import NodeFailure
 

@@ -28,6 +28,6 @@ def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
 
 
 def _batch_form() -> BatchForm:
-    from jan_serve.dialects.anthropic.batches.forms import AnthropicForm
+    from jan_serve.dialects.anthropic.batches import AnthropicForm
 
     return AnthropicForm()

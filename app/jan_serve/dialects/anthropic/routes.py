@@ -18,7 +18,7 @@ from starlette.responses import Response
 from jan_serve.core.models import ListedModel, ModelStatus
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.transcript import random_hex
-from jan_serve.dialects.anthropic.batches.routes import add_batch_routes
+from jan_serve.dialects.anthropic.batches import add_batch_routes
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
 from jan_serve.dialects.anthropic.messages.parse import chat_prompt, message_request

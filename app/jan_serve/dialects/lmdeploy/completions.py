@@ -15,15 +15,20 @@ from typing_extensions import TypedDict
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo
 from jan_serve.core.request import GenerationRequest, TextPrompt, TokenPrompt
-from jan_serve.dialects.lmdeploy.parse_common import (
+from jan_serve.dialects.lmdeploy.common import (
+    Answer,
+    ReplyFacts,
+    SamplingFields,
+    Usage,
     candidates,
     choice_count,
+    ids_of,
     request_of,
     stop_conditions,
+    text_of,
+    texts_of,
     token_limit,
 )
-from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, text_of, texts_of
-from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import StopDetail, stop_detail
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens

@@ -15,9 +15,15 @@ from jan_serve.core.events import Finished, GenerationEvent, TextDelta, TokenInf
 from jan_serve.core.events import FinishReason as CoreReason
 from jan_serve.core.messages import ContentPart, ImagePart, TextPart
 from jan_serve.core.request import GenerationRequest, PartsPrompt, Prompt, TextPrompt, TokenPrompt
-from jan_serve.dialects.lmdeploy.parse_common import request_of, requested_session, stop_conditions
-from jan_serve.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
-from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.dialects.lmdeploy.common import (
+    Answer,
+    GenerationFields,
+    ids_of,
+    request_of,
+    requested_session,
+    stop_conditions,
+    texts_of,
+)
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import MAX_INT, AtMost, FirstError, Int, Ints, LaxModel
 from jan_serve.errors import InvalidRequest

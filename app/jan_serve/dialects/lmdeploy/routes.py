@@ -1,8 +1,4 @@
-"""All routes of the LMDeploy dialect:
-
-under /lmdeploy, and at the root those that no other dialect has. Those about the server's state (models, health,
-metrics) are here.
-"""
+"""All routes of LMDeploy: under /lmdeploy, and at the root those that no other dialect has."""
 
 from __future__ import annotations
 
@@ -12,28 +8,133 @@ from http import HTTPStatus
 from typing import Final
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.core.request import GenerationRequest
+from jan_serve.core.transcript import started_s
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.health import Health
+from jan_serve.dialects.lmdeploy.chat.parse import chat_request
+from jan_serve.dialects.lmdeploy.chat.render import ChatForm, ChatRenderer
+from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
+from jan_serve.dialects.lmdeploy.common import (
+    GenerationFields,
+    KeyErrorBody,
+    ReplyFacts,
+    ValidationErrorBody,
+    check_bias,
+    requested_session,
+    wants_usage,
+)
+from jan_serve.dialects.lmdeploy.completions import (
+    CompletionForm,
+    CompletionRenderer,
+    CompletionReply,
+    CompletionRequest,
+    completion_requests,
+)
 from jan_serve.dialects.lmdeploy.control import add_control_routes
-from jan_serve.dialects.lmdeploy.distserve.routes import add_distserve_routes
-from jan_serve.dialects.lmdeploy.generation_routes import add_generation_routes
-from jan_serve.dialects.lmdeploy.inputs.routes import (
+from jan_serve.dialects.lmdeploy.distserve import (
+    CacheReply,
+    PreservedCache,
+    add_distserve_routes,
+    preserving,
+    with_migration,
+)
+from jan_serve.dialects.lmdeploy.generate import (
+    GenerateRenderer,
+    GenerateReply,
+    GenerateRequest,
+    generate_request,
+)
+from jan_serve.dialects.lmdeploy.inputs import (
+    HealthReply,
+    ModelList,
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
-from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelList
 from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
-from jan_serve.dialects.lmdeploy.serving import lmdeploy_services
-from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
+from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session, lmdeploy_services
+from jan_serve.dialects.shared.answers import Renderer, answer
 from jan_serve.dialects.shared.error_responses import error_responses
-from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody, permitted_card
+from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody, in_band_error, permitted_card
 from jan_serve.errors import InvalidRequest
+from jan_serve.generation.batch import generate_batch
+from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.metrics import page_headers
 from jan_serve.http.replies import json_reply
+from jan_serve.http.sse import STREAMED
+
+
+async def send_answer(
+    request: Request,
+    services: LmdeployServices,
+    session: Session,
+    body: GenerationFields,
+    requests: list[GenerationRequest],
+    renderer: Renderer,
+) -> Response:
+    """Raises errors of the tree, and ClientGone."""
+    choices = sum(generation.n for generation in requests)
+    requests = with_migration(body, requests, stream=bool(body.stream))
+    events = session.run(generate_batch(services.generation.generate, requests), choices=choices)
+    if requests[0].keep_state and services.control is not None:
+        cache = PreservedCache()
+        links = services.control.links
+        events = preserving(events, session, links, cache, preserve=bool(body.preserve_cache))
+        renderer = CacheReply(renderer, session, cache)
+    return await answer(
+        request, events, renderer, in_band_error, services.streams, stream=body.stream, done_after_error=True
+    )
+
+
+def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
+    @router.post(f"{prefix}/generate", response_model=GenerateReply, responses=STREAMED)
+    async def generate(request: Request, body: GenerateRequest) -> Response:
+        """Continue a text or token ids with the default model, without a template."""
+        generation = generate_request(body)
+        session = services.sessions.create(requested_session(body.session_id))
+        renderer = GenerateRenderer(
+            include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob)
+        )
+        return await send_answer(request, services, session, body, [generation], renderer)
+
+    @router.post(f"{prefix}/v1/chat/completions", response_model=ChatReply, responses=STREAMED)
+    async def chat_completions(request: Request, body: ChatRequest) -> Response:
+        """Answer the last message of a conversation."""
+        generation = chat_request(body)
+        bias = generation.sampling.logit_bias
+        if bias:
+            _, facts = await while_connected(request, services.generation.facts(generation.model))
+            check_bias(bias, facts.n_vocab)
+        session = services.sessions.create(requested_session(body.session_id))
+        head = ReplyFacts(session, started_s(), body.model)
+        form = ChatForm(
+            choices=generation.n,
+            include_stop=generation.stopping.include_stop,
+            token_ids=bool(body.return_token_ids),
+            top=None if generation.logprobs is None else body.top_logprobs,
+            include_usage=wants_usage(body),
+        )
+        return await send_answer(request, services, session, body, [generation], ChatRenderer(head, form))
+
+    @router.post(f"{prefix}/v1/completions", response_model=CompletionReply, responses=STREAMED)
+    async def completions(request: Request, body: CompletionRequest) -> Response:
+        """Continue a text, or several."""
+        requests = completion_requests(body)
+        session = services.sessions.create(requested_session(body.session_id))
+        head = ReplyFacts(session, started_s(), body.model, shows_session=False)
+        form = CompletionForm(
+            choices=sum(generation.n for generation in requests),
+            include_stop=requests[0].stopping.include_stop,
+            token_ids=bool(body.return_token_ids),
+            logprobs=requests[0].logprobs is not None,
+            include_usage=wants_usage(body),
+        )
+        return await send_answer(request, services, session, body, requests, CompletionRenderer(head, form))
 
 
 def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:

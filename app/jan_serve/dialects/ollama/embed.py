@@ -12,9 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama.parse_common import model_name, parse_options
+from jan_serve.dialects.ollama.common import ModelFields, OptionValues, model_name, parse_options
 from jan_serve.dialects.ollama.serving import Serving
-from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import count_tokens
 from jan_serve.dialects.shared.embedding_list import embedding_list

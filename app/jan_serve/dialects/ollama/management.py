@@ -18,13 +18,10 @@ from typing_extensions import TypedDict
 from jan_serve.core.closing import closing
 from jan_serve.core.models import ModelDetails, PullStep, Variant, VariantMessage, without_latest_tag
 from jan_serve.dialects.model_store import ModelStore
-from jan_serve.dialects.ollama.answer_routes import STREAMED
+from jan_serve.dialects.ollama.common import STREAMED, ModelFields, OptionValues, model_name, parse_options
 from jan_serve.dialects.ollama.errors import error_body
 from jan_serve.dialects.ollama.outline import UPLOADS
-from jan_serve.dialects.ollama.parse_common import model_name, parse_options
-from jan_serve.dialects.ollama.render_common import line
-from jan_serve.dialects.ollama.serving import Serving
-from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
+from jan_serve.dialects.ollama.serving import Serving, line
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Strings, WireModel
 from jan_serve.errors import InvalidRequest, ModelNotFound

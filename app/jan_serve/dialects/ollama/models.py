@@ -24,8 +24,8 @@ from jan_serve.core.models import (
     Variant,
     with_latest_tag,
 )
-from jan_serve.dialects.ollama.render_common import time_text
-from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
+from jan_serve.dialects.ollama.common import ModelFields, OptionValues
+from jan_serve.dialects.ollama.serving import time_text
 from jan_serve.generation.profiles import BUILT_IN, TemplateOverride
 
 _KEPT_MODELS: Final = 2048

@@ -29,7 +29,7 @@ from jan_serve.http.errors import Problem, summary_of
 from jan_serve.http.replies import json_reply
 
 _OVERLOADED: Final = "Model is overloaded"
-_IN_BAND_STATUS: Final = 422
+_INVALID: Final = "Input validation error: "
 
 
 class ErrorBody(TypedDict):
@@ -61,42 +61,32 @@ def overloaded() -> Overloaded:
 
 
 def error_body(problem: Problem) -> ErrorBody:
+    text, kind = problem.message, "validation"
     match problem.error:
         case Overloaded():
-            return {"error": _OVERLOADED, "error_type": "overloaded"}
+            text, kind = _OVERLOADED, "overloaded"
         case TemplateError() as error:
-            return {"error": f"Template error: {error.message}", "error_type": "template_error"}
+            text, kind = f"Template error: {error.message}", "template_error"
         case ToolFailed() as error:
-            return {"error": f"Tool error: {error.message}", "error_type": "tool_error"}
-        case BatchTooLarge() as error:
-            return {"error": error.message, "error_type": "batch size exceeded"}
-        case SuffixNotSupported() as error:
-            return {"error": error.message, "error_type": "suffix not supported"}
+            text, kind = f"Tool error: {error.message}", "tool_error"
+        case BatchTooLarge() | SuffixNotSupported() as error:
+            text, kind = error.message, error.code.replace("_", " ")
         case ContextLengthExceeded() as error:
-            text = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.length}"
-            return {
-                "error": f"Input validation error: {error.which}{text}. {error.remedy}".rstrip(". "),
-                "error_type": "validation",
-            }
+            text = f"{error.which}`inputs` must have less than {error.n_ctx} tokens. Given: {error.length}"
+            text = f"{_INVALID}{text}. {error.remedy}".rstrip(". ")
         case InvalidSchema() as error:
-            words = f"Input validation error: grammar is not valid: {error.message}"
-            return {"error": words, "error_type": "validation"}
+            text = f"{_INVALID}grammar is not valid: {error.message}"
         case UnsupportedSchema() | GrammarTooComplex() as error:
-            words = f"Input validation error: cannot compile regex from schema: {error.message}"
-            return {"error": words, "error_type": "validation"}
-        case UnsupportedPattern():
-            # TGI compiles a pattern in its engine.
-            words = f"Request failed during generation: {problem.message}"
-            return {"error": words, "error_type": "generation"}
-        case InvalidRequest() as error:
-            return {"error": f"Input validation error: {error.message}", "error_type": "validation"}
+            text = f"{_INVALID}cannot compile regex from schema: {error.message}"
         case EngineCrashed() | EngineStalled():
-            return {"error": "Incomplete generation", "error_type": "incomplete_generation"}
-        case EngineFailure():
-            words = f"Request failed during generation: {problem.message}"
-            return {"error": words, "error_type": "generation"}
+            text, kind = "Incomplete generation", "incomplete_generation"
+        case UnsupportedPattern() | EngineFailure():  # TGI compiles a pattern in its engine
+            text, kind = f"Request failed during generation: {text}", "generation"
+        case InvalidRequest() as error:
+            text = f"{_INVALID}{error.message}"
         case _:
-            return {"error": problem.message, "error_type": problem.code}
+            kind = problem.code
+    return {"error": text, "error_type": kind}
 
 
 def stream_error_body(problem: Problem) -> ErrorBody:
@@ -108,22 +98,26 @@ def stream_error_body(problem: Problem) -> ErrorBody:
 
 def in_band_error(problem: Problem) -> dict[str, Any]:
     """The last event of a /v1 stream that failed. Its status is always 422."""
-    return {"error": {"message": error_body(problem)["error"], "http_status_code": _IN_BAND_STATUS}}
+    return {"error": {"message": error_body(problem)["error"], "http_status_code": 422}}
 
 
 def status_of(problem: Problem) -> int:
     """The status of a whole reply."""
     match problem.error:
-        case UnsupportedPattern():
+        case EngineCrashed() | EngineStalled():
+            return HTTPStatus.INTERNAL_SERVER_ERROR
+        case UnsupportedPattern() | EngineFailure():
             return HTTPStatus.FAILED_DEPENDENCY
         case InvalidRequest():
             return HTTPStatus.UNPROCESSABLE_ENTITY
-        case EngineCrashed() | EngineStalled():
-            return HTTPStatus.INTERNAL_SERVER_ERROR
-        case EngineFailure():
-            return HTTPStatus.FAILED_DEPENDENCY
         case _:
             return problem.status
+
+
+_PLAIN: Final = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Failed to buffer the request body: length limit exceeded",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "Expected request with `Content-Type: application/json`",
+}
 
 
 def render_error(problem: Problem) -> Response:
@@ -131,18 +125,11 @@ def render_error(problem: Problem) -> Response:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
     if isinstance(problem.error, InvalidJson):
         reason = problem.message.removeprefix("The request body is not valid JSON: ").removesuffix(".")
-        return PlainTextResponse(
-            f"Failed to parse the request body as JSON: {reason}", HTTPStatus.BAD_REQUEST
-        )
+        text = f"Failed to parse the request body as JSON: {reason}"
+        return PlainTextResponse(text, HTTPStatus.BAD_REQUEST)
     if problem.fields:
         text = f"Failed to deserialize the JSON body into the target type: {summary_of(problem.fields)}"
         return PlainTextResponse(text, HTTPStatus.UNPROCESSABLE_ENTITY)
-    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return PlainTextResponse(
-            "Failed to buffer the request body: length limit exceeded", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        )
-    if problem.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
-        return PlainTextResponse(
-            "Expected request with `Content-Type: application/json`", HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        )
+    if problem.status in _PLAIN:
+        return PlainTextResponse(_PLAIN[HTTPStatus(problem.status)], problem.status)
     return json_reply(error_body(problem), status_of(problem))

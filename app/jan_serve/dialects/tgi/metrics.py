@@ -22,7 +22,7 @@ from jan_serve.http.metrics import StateCollector
 
 if TYPE_CHECKING:
     from jan_serve.core.events import GenerationEvent
-    from jan_serve.dialects.tgi.job import Job
+    from jan_serve.dialects.tgi.serving import Job
 
 _QUANTILES: Final = ("0", "0.5", "0.9", "0.95", "0.99", "0.999", "1")
 _BOUNDS: Final = (*(repr(bound) for bound in STEP_SECONDS), "+Inf")

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.closing import closing
+from jan_serve.core.constraint import Constraint
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
@@ -24,12 +25,13 @@ from jan_serve.dialects.tgi.generate.parse import (
     check_length,
     constraint_of,
     generation_request,
+    max_tokens,
     prompt_with_images,
 )
 from jan_serve.dialects.tgi.generate.render import Ending
-from jan_serve.dialects.tgi.job import Job, NativeRequest, stream_headers
-from jan_serve.dialects.tgi.limits import GenerateLimits
+from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.metrics import TgiMetrics
+from jan_serve.dialects.tgi.options import TgiOptions
 from jan_serve.errors import LONGER_CONTEXT, JanServeError
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
@@ -40,13 +42,100 @@ from jan_serve.http.replies import frame
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import EventStream
 
+
+def requested_model(name: str | None) -> str | None:
+    """The model or adapter that a request names, if any: `tgi` stands for the default one."""
+    return None if name in (None, "", "tgi") else name
+
+
+class NativeRequest(msgspec.Struct, frozen=True):
+    """Not yet checked. add_special: BOS as the model wants it; a rendered chat brings its own.
+
+    constraint: in place of `parameters.grammar`.
+    """
+
+    inputs: str
+    parameters: Parameters
+    stream: bool = False
+    add_special: bool = True
+    constraint: Constraint | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A generation that passed the checks. Times are of `time.perf_counter`."""
+
+    native: NativeRequest
+    request: GenerationRequest
+    model: str
+    n_input: int
+    compute_type: str
+    ending: Ending
+    started: float
+    validated: float
+
+    @property
+    def max_new_tokens(self) -> int:
+        return self.ending.max_new_tokens
+
+
+def answer_headers(
+    jobs: Sequence[Job], timings: Sequence[Timings], generated: Sequence[int]
+) -> dict[str, str]:
+    """Headers of a whole answer: sums over its jobs, of times too. generated: tokens of each.
+
+    The total is the sum of the validation, the wait in the queue and the inference. The inference of a single job lasts
+    until now; of several jobs, each counts until its own end.
+    """
+    validation_s = sum(job.validated - job.started for job in jobs)
+    queue_s = sum(each.queue_s for each in timings)
+    inferences_s = [each.prefill_s + each.decode_s for each in timings]
+    if len(jobs) == 1:
+        inferences_s = [max(*inferences_s, time.perf_counter() - jobs[0].validated - queue_s)]
+    total_s = validation_s + queue_s + sum(inferences_s)
+    per_token_s = sum(
+        seconds / max(1, tokens) for seconds, tokens in zip(inferences_s, generated, strict=True)
+    )
+    return {
+        **_input_headers(jobs),
+        "x-compute-time": f"{total_s:.6f}",
+        "x-total-time": _ms(total_s),
+        "x-validation-time": _ms(validation_s),
+        "x-queue-time": _ms(queue_s),
+        "x-inference-time": _ms(sum(inferences_s)),
+        "x-time-per-token": _ms(per_token_s),
+        "x-prompt-tokens": str(sum(job.n_input for job in jobs)),
+        "x-generated-tokens": str(sum(generated)),
+    }
+
+
+def stream_headers(jobs: Sequence[Job]) -> dict[str, str]:
+    """Headers of a stream, whose times are not known yet. jobs: empty if the stream is only an error."""
+    headers = {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+    }
+    return {**headers, **_input_headers(jobs)} if jobs else headers
+
+
+def _input_headers(jobs: Sequence[Job]) -> dict[str, str]:
+    return {
+        "x-compute-type": jobs[0].compute_type,
+        "x-compute-characters": str(sum(len(job.native.inputs) for job in jobs)),
+    }
+
+
+def _ms(seconds: float) -> str:
+    return str(int(seconds * 1000))
+
+
 _PING: Final = b":\n\n"
 
 
 class Serving:
     """Shared by all requests. Unknown names of models mean the default one."""
 
-    def __init__(self, services: Services, limits: GenerateLimits, metrics: TgiMetrics) -> None:
+    def __init__(self, services: Services, limits: TgiOptions, metrics: TgiMetrics) -> None:
         self.generation = GenerationService(
             services.models, services.preparer, services.running, names=name_or_default
         )
@@ -72,12 +161,12 @@ class Serving:
 
     @property
     def is_full(self) -> bool:
-        return self._open >= self.limits.max_concurrent_requests
+        return self._open >= self.limits.tgi_max_concurrent_requests
 
     @contextmanager
     def running(self, jobs: int) -> Generator[None]:
         """Count so many jobs while the block runs. Raises Overloaded."""
-        if self._open + jobs > self.limits.max_concurrent_requests:
+        if self._open + jobs > self.limits.tgi_max_concurrent_requests:
             error = overloaded()
             self.metrics.failed(error)
             raise error
@@ -163,7 +252,7 @@ class RequestLease:
         limits, parameters = self._serving.limits, native.parameters
         model = await self.model()
         facts = model.facts
-        max_total, max_input = limits.total_tokens(facts), limits.input_tokens(facts)
+        max_input, max_total = max_tokens(limits, facts)
         check(native.inputs, parameters, limits, max_input)
         prompt, n_input = await _prompt(model, native)
         remedy = LONGER_CONTEXT if max_total == facts.n_ctx else ""
@@ -187,7 +276,7 @@ class RequestLease:
             request=request,
             model=model.name,
             n_input=n_input,
-            compute_type=limits.compute_type or _compute_type(facts),
+            compute_type=limits.tgi_compute_type or _compute_type(facts),
             ending=Ending(request.stopping.max_tokens, eos),
             started=started,
             validated=time.perf_counter(),

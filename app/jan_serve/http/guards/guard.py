@@ -1,12 +1,15 @@
-"""Base of the guards: middleware that rejects or passes a request by its head alone."""
+"""Base of the guards, which reject or pass a request by its head alone; and the one of a server that drains."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jan_serve.http.errors import Envelopes, HttpError
+from jan_serve.http.errors import Envelopes, HttpError, draining_problem
+from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import record_of
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -45,3 +48,21 @@ class Guard(ABC):
 def header_values(scope: Scope, name: bytes) -> list[bytes]:
     """All values of a header, in order. `name` in lower case."""
     return [value for key, value in scope["headers"] if key == name]
+
+
+_OPEN_PATHS: Final = frozenset({"/health", "/metrics"})
+
+
+class DrainGuard(Guard):
+    def __init__(
+        self, app: ASGIApp, *, envelopes: Envelopes, lifecycle: Lifecycle, open_paths: Iterable[str] = ()
+    ) -> None:
+        """open_paths: served during the drain, besides the server's own."""
+        super().__init__(app, envelopes)
+        self._open_paths = _OPEN_PATHS | frozenset(open_paths)
+        self._lifecycle = lifecycle
+
+    def check(self, scope: Scope) -> None:
+        """Raises 503 while the server drains."""
+        if self._lifecycle.draining and scope["path"] not in self._open_paths:
+            raise HttpError(draining_problem())

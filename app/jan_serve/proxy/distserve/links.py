@@ -12,7 +12,7 @@ import msgspec
 
 from jan_serve.fleet.node import CacheEpoch, Node, NodeState, Role
 from jan_serve.http.errors import http_problem
-from jan_serve.proxy.discovery import key_headers
+from jan_serve.proxy.probes import key_headers
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import NodeClient

@@ -16,7 +16,7 @@ from jan_serve.core.events import (
     TokenInfo,
     Usage,
 )
-from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, texts_of
+from jan_serve.dialects.lmdeploy.common import Answer, ReplyFacts, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.serving import Sessions
 
 A, B, EOS = TokenInfo(1, b"a"), TokenInfo(2, b"b"), TokenInfo(9, b"</s>", True)

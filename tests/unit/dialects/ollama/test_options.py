@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.request import SamplingParams, StopConditions
-from jan_serve.dialects.ollama.parse_common import parse_options
+from jan_serve.dialects.ollama.common import parse_options
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 

@@ -22,8 +22,8 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.dialects.ollama import render_common
-from jan_serve.dialects.ollama.render_common import (
+from jan_serve.dialects.ollama import serving
+from jan_serve.dialects.ollama.serving import (
     AnswerRenderer,
     OllamaCall,
     ReplyFacts,
@@ -81,7 +81,7 @@ def test_times_are_in_utc_with_microseconds() -> None:
 
 def test_the_last_line_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter((1_000, 1_500, 4_000))
-    monkeypatch.setattr(render_common.time, "perf_counter_ns", lambda: next(ticks))
+    monkeypatch.setattr(serving.time, "perf_counter_ns", lambda: next(ticks))
     made = head()
     made.loaded()
     answer = AnswerRenderer(made)

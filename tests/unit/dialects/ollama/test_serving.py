@@ -11,8 +11,8 @@ from jan_serve.core.messages import Message, Tool
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.dialects.ollama import serving
+from jan_serve.dialects.ollama.common import Job
 from jan_serve.dialects.ollama.errors import Unsupported
-from jan_serve.dialects.ollama.parse_common import Job
 from tests.support.fake_client import fake_facts
 from tests.support.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from jan_serve.core.events import Timings
-from jan_serve.dialects.tgi import job as tgi_job
+from jan_serve.dialects.tgi import serving as tgi_serving
 from jan_serve.dialects.tgi.generate.render import Ending
 from jan_serve.dialects.tgi.generate.wire import Parameters
-from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers, stream_headers
+from jan_serve.dialects.tgi.serving import Job, NativeRequest, answer_headers, stream_headers
 
 NOW = 110.0
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tgi_job.time, "perf_counter", lambda: NOW)
+    monkeypatch.setattr(tgi_serving.time, "perf_counter", lambda: NOW)
 
 
 def job(inputs: str, n_input: int, validated: float = 100.5) -> Job:

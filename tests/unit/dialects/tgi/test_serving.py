@@ -27,7 +27,7 @@ def limited(n: int) -> tuple[Serving, list[JanServeError]]:
         streams=StreamSettings(15.0, 60.0),
         metrics=SimpleNamespace(page=bytes),
     )
-    limits: Any = SimpleNamespace(max_concurrent_requests=n)
+    limits: Any = SimpleNamespace(tgi_max_concurrent_requests=n)
     metrics: Any = SimpleNamespace(failed=failures.append)
     made = Serving(parts, limits, metrics)
     return made, failures

@@ -12,9 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from jan_serve.errors import Unavailable
 from jan_serve.http.errors import Envelopes, HttpError, Problem
-from jan_serve.http.guards import body_memory
-from jan_serve.http.guards.body import BodyGuard
-from jan_serve.http.guards.body_memory import SMALL_BYTES, BodyMemory, held_body, trim_memory
+from jan_serve.http.guards import body as body_guard
+from jan_serve.http.guards.body import SMALL_BYTES, BodyGuard, BodyMemory, held_body, trim_memory
 from jan_serve.http.lifecycle import Lifecycle
 
 pytestmark = pytest.mark.anyio
@@ -233,8 +232,8 @@ async def test_the_memory_of_large_bodies_goes_back_to_the_system(
     sizes: tuple[int, ...], trims: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[None] = []
-    monkeypatch.setattr(body_memory, "trim_memory", lambda: calls.append(None))
-    monkeypatch.setattr(body_memory, "_TRIM_AFTER_S", 0.0)
+    monkeypatch.setattr(body_guard, "trim_memory", lambda: calls.append(None))
+    monkeypatch.setattr(body_guard, "_TRIM_AFTER_S", 0.0)
     memory = BodyMemory()
     bodies = [memory.open("192.0.2.1") for _ in sizes]
     for body, size in zip(bodies, sizes, strict=True):

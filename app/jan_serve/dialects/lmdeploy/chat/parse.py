@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from jan_serve.core import messages as core
 from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 from jan_serve.dialects.lmdeploy.chat import wire
-from jan_serve.dialects.lmdeploy.parse_common import (
+from jan_serve.dialects.lmdeploy.common import (
     candidates,
     choice_count,
     logit_bias,

@@ -26,8 +26,7 @@ from jan_serve.dialects.lmdeploy.chat.wire import (
     TopLogprob,
 )
 from jan_serve.dialects.lmdeploy.chat.wire import Choice as WireChoice
-from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, texts_of
-from jan_serve.dialects.lmdeploy.wire_common import Usage
+from jan_serve.dialects.lmdeploy.common import Answer, ReplyFacts, Usage, ids_of, texts_of
 from jan_serve.dialects.shared.answers import FoldedChoice, stop_detail
 
 

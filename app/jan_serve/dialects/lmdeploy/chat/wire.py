@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
+from jan_serve.dialects.lmdeploy.common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import StopDetail
 from jan_serve.dialects.shared.thinking_fields import EarlierThought, ThinkingFields

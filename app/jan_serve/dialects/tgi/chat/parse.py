@@ -6,12 +6,13 @@ With tools, the answer is a JSON object that names a function, or `no_tool` if t
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from jan_serve.core import messages as core
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.dialects.tgi.chat.wire import ChatRequest, Function, ImageChunk, Message, NamedTool, Tool
 from jan_serve.dialects.tgi.errors import ToolFailed, ValidationFailed
+from jan_serve.dialects.tgi.generate.parse import sampled_parameters
 from jan_serve.dialects.tgi.generate.wire import Parameters
 
 _PENALTY_SHIFT: Final = 2.0
@@ -46,23 +47,12 @@ def continues_answer(body: ChatRequest) -> bool:
 
 
 def chat_parameters(body: ChatRequest) -> Parameters:
-    """A temperature of 0 is greedy; without one, the text is sampled. Raises ToolFailed."""
+    """Raises ToolFailed."""
     if body.tools is not None and body.response_format is not None:
         raise ToolFailed("Grammar and tools are mutually exclusive")
-    greedy = body.temperature == 0
     shifted = None if body.presence_penalty is None else body.presence_penalty + _PENALTY_SHIFT
-    return Parameters(
-        temperature=None if greedy else body.temperature,
-        do_sample=not greedy,
-        top_p=None if greedy else body.top_p,
-        repetition_penalty=shifted,
-        frequency_penalty=body.frequency_penalty,
-        max_new_tokens=body.max_tokens,
-        stop=body.stop or [],
-        seed=body.seed,
-        top_n_tokens=body.top_logprobs,
-        grammar=body.response_format,
-        details=True,
+    return sampled_parameters(
+        body, repetition_penalty=shifted, top_n_tokens=body.top_logprobs, grammar=body.response_format
     )
 
 
@@ -176,23 +166,15 @@ def _call_schema(number: int, tool: Tool) -> dict[str, Any]:
 
 def tool_prompt(body: ChatRequest, tools: list[Tool], *, shown: bool) -> str:
     """The text to add to the last message. shown: the template writes the tools itself."""
-    listed = "" if shown else _listed(tools) + "\n"
+    listed = ""
+    if not shown:
+        fields = ("description", "name", "parameters")
+        values = [
+            {"type": tool.type, "function": {name: getattr(tool.function, name) for name in fields}}
+            for tool in tools
+        ]
+        listed = json.dumps(values, ensure_ascii=False, separators=(",", ":")) + "\n"
     return f"\n---\n{listed}{body.tool_prompt or _PROMPT}"
-
-
-def _listed(tools: list[Tool]) -> str:
-    values = [
-        {
-            "type": tool.type,
-            "function": {
-                "description": tool.function.description,
-                "name": tool.function.name,
-                "parameters": tool.function.parameters,
-            },
-        }
-        for tool in tools
-    ]
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
 def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
@@ -206,18 +188,11 @@ def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
     )
 
 
-class Called(NamedTuple):
-    """arguments: compact JSON text."""
-
-    name: str
-    arguments: str
-
-
-def read_call(text: str) -> Called:
-    """Raises ToolFailed if a limit cut the text off."""
+def read_call(text: str) -> tuple[str, str]:
+    """The name, and the arguments as compact JSON. Raises ToolFailed if a limit cut the text off."""
     try:
         function: Any = json.loads(text)["function"]
         name: str = function.pop("_name")
     except (ValueError, KeyError, TypeError) as error:
         raise ToolFailed(f"Failed to parse generated text: {error}") from None
-    return Called(name, json.dumps(function, ensure_ascii=False, separators=(",", ":")))
+    return name, json.dumps(function, ensure_ascii=False, separators=(",", ":"))

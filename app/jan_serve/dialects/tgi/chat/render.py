@@ -1,34 +1,28 @@
-"""Events of an answer in the forms of TGI's chat; a tool call is streamed as its name, then its arguments piece by
-piece. Pure.
-"""
+"""Answers in the form of TGI's chat; a tool call is streamed as its name, then its arguments by pieces. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
 import uuid
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo
-from jan_serve.dialects.tgi.chat.parse import NO_TOOL, Called
+from jan_serve.dialects.tgi.chat.parse import NO_TOOL
 from jan_serve.dialects.tgi.chat.wire import (
     CalledFunction,
-    ChatChunk,
-    ChatReply,
     ChatRequest,
     Choice,
-    Delta,
     Logprobs,
     ReplyMessage,
     TokenLogprob,
-    ToolCall,
-    ToolCallPart,
 )
 from jan_serve.dialects.tgi.errors import ToolFailed
 from jan_serve.dialects.tgi.generate.render import (
     Collected,
     Ending,
+    ReplyFacts,
     TokenHold,
     TokenTexts,
     finish_reason,
@@ -36,62 +30,41 @@ from jan_serve.dialects.tgi.generate.render import (
     usage_of,
 )
 from jan_serve.dialects.tgi.generate.wire import Usage
-from jan_serve.dialects.tgi.reply_facts import FINGERPRINT, ReplyFacts
 
 
-class _LogprobWriter:
-    """Log-probabilities of tokens in the chat's form, if the request wants them."""
+def _logprobs(body: ChatRequest, entries: Iterable[tuple[TokenInfo, str]]) -> Logprobs | None:
+    """Log-probabilities of tokens, with their texts, if the request wants them."""
+    return {"content": [_entry(info, text) for info, text in entries]} if body.logprobs else None
 
-    def __init__(self, body: ChatRequest) -> None:
-        self._wanted = bool(body.logprobs)
 
-    def of(self, entries: list[tuple[TokenInfo, str]]) -> Logprobs | None:
-        """entries: tokens and their texts."""
-        return {"content": [self._entry(info, text) for info, text in entries]} if self._wanted else None
-
-    @staticmethod
-    def _entry(info: TokenInfo, text: str) -> TokenLogprob:
-        return {
-            "token": text,
-            "logprob": logprob_of(info),
-            "top_logprobs": [
-                {"token": entry.piece.decode("utf-8", "replace"), "logprob": entry.logprob}
-                for entry in info.top
-            ],
-        }
+def _entry(info: TokenInfo, text: str) -> TokenLogprob:
+    return {
+        "token": text,
+        "logprob": logprob_of(info),
+        "top_logprobs": [
+            {"token": entry.piece.decode("utf-8", "replace"), "logprob": entry.logprob} for entry in info.top
+        ],
+    }
 
 
 def chat_reply(
-    body: ChatRequest,
-    head: ReplyFacts,
-    answer: Collected,
-    call: Called | None,
-    first: Collected | None = None,
-) -> ChatReply:
-    """The whole reply. first: the answer in which the model declined all tools; TGI reports its counts."""
-    counted = first or answer
+    body: ChatRequest, head: ReplyFacts, answer: Collected, call: tuple[str, str] | None, counted: Collected
+) -> dict[str, Any]:
+    """The whole reply. call: its name and arguments. counted: whose counts are reported."""
     [generated] = answer.sequences
     message: ReplyMessage = {"role": "assistant", "content": generated.text}
     if call is not None:
-        function: CalledFunction = {"description": None, "name": call.name, "arguments": call.arguments}
-        called: ToolCall = {"id": "0", "type": "function", "function": function}
-        message = {"role": "assistant", "tool_calls": [called]}
+        name, arguments = call
+        function: CalledFunction = {"description": None, "name": name, "arguments": arguments}
+        message = {"role": "assistant", "tool_calls": [{"id": "0", "type": "function", "function": function}]}
     texts = TokenTexts()
     choice: Choice = {
         "index": 0,
         "message": message,
-        "logprobs": _LogprobWriter(body).of([(info, texts.text(info)) for info in generated.tokens]),
+        "logprobs": _logprobs(body, ((info, texts.text(info)) for info in generated.tokens)),
         "finish_reason": finish_reason(counted.sequences[0].reason),
     }
-    return {
-        "object": "chat.completion",
-        "id": "",
-        "created": head.created,
-        "model": head.model,
-        "system_fingerprint": FINGERPRINT,
-        "choices": [choice],
-        "usage": counted.usage,
-    }
+    return {**head.head("chat.completion"), "choices": [choice], "usage": counted.usage}
 
 
 class ChatChunks:
@@ -102,42 +75,33 @@ class ChatChunks:
         self._head = head
         self._hold = TokenHold(ending)
         self._texts = TokenTexts()
-        self._logprobs = _LogprobWriter(body)
         self._prompt_tokens = 0
 
-    def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         match event:
             case Started() as started:
                 self._prompt_tokens = started.prompt_tokens
             case (TextDelta() | Finished()) as choice:
                 for info, reason in self._hold.tokens(choice):
                     text = self._texts.text(info)
-                    delta: Delta = {"role": "assistant", "content": "" if info.special else text}
-                    logprobs = self._logprobs.of([(info, text)])
-                    yield chunk_of(self._head, delta, logprobs=logprobs, finish=finish_reason(reason) or None)
-            case Completed():
-                yield from usage_chunk(
-                    self._body, self._head, usage_of(self._prompt_tokens, self._hold.count)
-                )
+                    delta = {"role": "assistant", "content": "" if info.special else text}
+                    logprobs = _logprobs(self._body, [(info, text)])
+                    yield _chunk(self._head, delta, logprobs, finish_reason(reason) or None)
+            case Completed() if self._body.stream_options.include_usage:
+                yield _usage_chunk(self._head, usage_of(self._prompt_tokens, self._hold.count))
             case _:
                 pass
 
 
-def chunk_of(
-    head: ReplyFacts, delta: Delta, *, logprobs: Logprobs | None = None, finish: str | None = None
-) -> ChatChunk:
-    """An event with a part of the answer."""
-    chunk = head.chunk()
-    chunk["choices"] = [{"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}]
-    return chunk
+def _chunk(
+    head: ReplyFacts, delta: dict[str, Any], logprobs: Logprobs | None = None, finish: str | None = None
+) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+    return {**head.head("chat.completion.chunk"), "choices": [choice], "usage": None}
 
 
-def usage_chunk(body: ChatRequest, head: ReplyFacts, usage: Usage) -> Iterator[ChatChunk]:
-    """The event with the counts, if the request wants it."""
-    if body.stream_options.include_usage:
-        chunk = head.chunk()
-        chunk["usage"] = usage
-        yield chunk
+def _usage_chunk(head: ReplyFacts, usage: Usage) -> dict[str, Any]:
+    return {**head.head("chat.completion.chunk"), "choices": [], "usage": usage}
 
 
 _HEAD: Final = re.compile(r'\s*\{\s*"function"\s*:\s*\{\s*"_name"\s*:\s*("(?:[^"\\]|\\.)*")\s*([,}])')
@@ -191,7 +155,7 @@ class CallChunks:
         """The model chose to call no tool. Then no chunk was made."""
         return self._pieces.name == NO_TOOL
 
-    def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         """Raises ToolFailed if a limit cut the call off before its name."""
         self._collected.add(event)
         match event:
@@ -203,11 +167,12 @@ class CallChunks:
             case Finished() if not self.declined:
                 yield from self._end()
             case Completed() if not self.declined:
-                yield from usage_chunk(self._body, self._head, self._collected.usage)
+                if self._body.stream_options.include_usage:
+                    yield _usage_chunk(self._head, self._collected.usage)
             case _:
                 pass
 
-    def _end(self) -> Iterator[ChatChunk]:
+    def _end(self) -> Iterator[dict[str, Any]]:
         reason = self._collected.sequences[0].reason
         if self._pieces.name is None:
             raise ToolFailed("Failed to parse generated text: the call was cut off before its name")
@@ -215,16 +180,16 @@ class CallChunks:
         if rest:
             yield self._part(None, rest)
         # TGI sends no finish reason after a call, but agents wait for one.
-        yield chunk_of(self._head, {"role": "assistant", "content": ""}, finish=finish_reason(reason))
+        yield _chunk(self._head, {"role": "assistant", "content": ""}, finish=finish_reason(reason))
 
-    def _part(self, name: str | None, arguments: str) -> ChatChunk:
-        part: ToolCallPart = {
+    def _part(self, name: str | None, arguments: str) -> dict[str, Any]:
+        part = {
             "index": 0,
             "id": self._id,
             "type": "function",
             "function": {"name": name, "arguments": arguments},
         }
-        return chunk_of(self._head, {"role": "assistant", "tool_calls": [part]})
+        return _chunk(self._head, {"role": "assistant", "tool_calls": [part]})
 
 
 def next_call_id(body: ChatRequest) -> str:

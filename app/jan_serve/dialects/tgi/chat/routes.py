@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Any
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import ChatPrompt
-from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
+from jan_serve.dialects.shared.answers import Chunks, Events
 from jan_serve.dialects.tgi.chat.parse import (
     NO_TOOL,
     chat_messages,
@@ -28,11 +28,16 @@ from jan_serve.dialects.tgi.chat.parse import (
 from jan_serve.dialects.tgi.chat.render import CallChunks, ChatChunks, chat_reply
 from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokenized, Tool
 from jan_serve.dialects.tgi.errors import in_band_error
-from jan_serve.dialects.tgi.generate.render import Collected
+from jan_serve.dialects.tgi.generate.render import Collected, ReplyFacts
 from jan_serve.dialects.tgi.generate.routes import prompt_tokens
-from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
-from jan_serve.dialects.tgi.reply_facts import ReplyFacts, requested_model
-from jan_serve.dialects.tgi.serving import RequestLease, Serving
+from jan_serve.dialects.tgi.serving import (
+    Job,
+    NativeRequest,
+    RequestLease,
+    Serving,
+    answer_headers,
+    requested_model,
+)
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
@@ -77,11 +82,18 @@ async def serve_chat(request: Request, serving: Serving, body: ChatRequest) -> R
         except JanServeError as error:
             serving.metrics.failed(error)
             raise
-        chat = _Chat(serving, lease, body, may_decline)
         if body.stream:
-            return await _streamed(request, chat, native, calls=bool(tools))
+            begin = partial(_begun, lease, body, native, calls=bool(tools), may_decline=may_decline)
+            return await serving.streamed(request, begin, in_band_error, done=DONE)
         job = await lease.job(native)
-        return await (_called(request, chat, job) if tools else _text(request, chat, job))
+        answer = first = await while_connected(request, _collected(request, lease, job))
+        call = read_call(answer.sequences[0].text) if tools else None
+        if call is not None and call[0] == NO_TOOL and may_decline:
+            call = None  # TGI reports the counts of the answer in which the model declined
+            job = await lease.job(await while_connected(request, _rendered(lease, body, [])))
+            answer = await while_connected(request, _collected(request, lease, job))
+        reply = chat_reply(body, _facts(body, job), answer, call, first)
+        return json_reply(reply, headers=answer_headers([job], [answer.timings], answer.generated_tokens))
 
 
 async def _rendered(lease: RequestLease, body: ChatRequest, tools: list[Tool]) -> NativeRequest:
@@ -101,102 +113,45 @@ async def _rendered(lease: RequestLease, body: ChatRequest, tools: list[Tool]) -
     )
 
 
-class _Chat(msgspec.Struct, frozen=True):
-    """A chat and its lease. may_decline: the model may choose to call no tool."""
-
-    serving: Serving
-    lease: RequestLease
-    body: ChatRequest
-    may_decline: bool
-
-    def head(self, job: Job) -> ReplyFacts:
-        return ReplyFacts(requested_model(self.body.model) or job.model)
-
-    async def without_tools(self) -> NativeRequest:
-        """The same chat, for an answer in text."""
-        return await _rendered(self.lease, self.body, [])
+def _facts(body: ChatRequest, job: Job) -> ReplyFacts:
+    return ReplyFacts(requested_model(body.model) or job.model)
 
 
-async def _text(request: Request, chat: _Chat, job: Job, first: Collected | None = None) -> Response:
-    """first: the answer in which the model declined the tools."""
-    answer = _TextAnswer(chat, job, first)
-    response = await answer_whole(request, chat.lease.events([job]), answer)
-    response.headers.update(_headers(job, answer))
-    return response
-
-
-def _headers(job: Job, answer: Collected) -> dict[str, str]:
-    return answer_headers([job], [answer.timings], answer.generated_tokens)
-
-
-class _TextAnswer(Collected):
-    def __init__(self, chat: _Chat, job: Job, first: Collected | None) -> None:
-        super().__init__([job.ending])
-        self._chat = chat
-        self._job = job
-        self._first = first
-
-    def body(self) -> ChatReply:
-        return chat_reply(self._chat.body, self._chat.head(self._job), self, None, self._first)
-
-
-async def _called(request: Request, chat: _Chat, job: Job) -> Response:
-    answer = await while_connected(request, _collected(request, chat, job))
-    call = read_call(answer.sequences[0].text)
-    if call.name == NO_TOOL and chat.may_decline:
-        native = await while_connected(request, chat.without_tools())
-        return await _text(request, chat, await chat.lease.job(native), answer)
-    return json_reply(chat_reply(chat.body, chat.head(job), answer, call), headers=_headers(job, answer))
-
-
-async def _collected(request: Request, chat: _Chat, job: Job) -> Collected:
+async def _collected(request: Request, lease: RequestLease, job: Job) -> Collected:
     record = record_of(request.scope)
     answer = Collected([job.ending])
-    async with closing(chat.lease.events([job])) as events:
+    async with closing(lease.events([job])) as events:
         async for event in events:
             record.observe(event)
             answer.add(event)
     return answer
 
 
-async def _streamed(request: Request, chat: _Chat, native: NativeRequest, *, calls: bool) -> Response:
-    """Once the chat is rendered, TGI reports errors in the stream."""
+async def _begun(
+    lease: RequestLease, body: ChatRequest, native: NativeRequest, *, calls: bool, may_decline: bool
+) -> tuple[Sequence[Job], Events, Chunks]:
+    """A stream: once the chat is rendered, TGI reports errors in it."""
+    job = await lease.job(native)
+    first: Events = lease.events([job])
+    if not calls:
+        return [job], lease.stream(first), ChatChunks(body, _facts(body, job), job.ending).chunks
+    call = CallChunks(body, _facts(body, job), job.ending)
+    shown: CallChunks | ChatChunks = call
 
-    async def begin() -> tuple[Sequence[Job], Events, Chunks]:
-        job = await chat.lease.job(native)
-        events: Events = chat.lease.events([job])
-        chunks: Chunks = ChatChunks(chat.body, chat.head(job), job.ending).chunks
-        if calls:
-            switch = _Switch(chat, job)
-            chunks, events = switch.chunks, switch.events(events)
-        return [job], chat.lease.stream(events), chunks
-
-    return await chat.serving.streamed(request, begin, in_band_error, done=DONE)
-
-
-class _Switch:
-    """Stream of a call; if the model declines it, of the text that is then generated instead."""
-
-    def __init__(self, chat: _Chat, job: Job) -> None:
-        self._chat = chat
-        self._calls = CallChunks(chat.body, chat.head(job), job.ending)
-        self._text: ChatChunks | None = None
-
-    async def events(self, first: Events) -> AsyncGenerator[GenerationEvent]:
+    async def events() -> AsyncGenerator[GenerationEvent]:
         """Events of the call; or of the beginning of a call, which is not sent, and then of the text."""
+        nonlocal shown
         async with closing(first):
             async for event in first:
                 yield event
-                if self._chat.may_decline and self._calls.declined:
+                if may_decline and call.declined:
                     break
             else:
                 return
-        lease = self._chat.lease
-        job = await lease.job(await self._chat.without_tools(), in_stream=True)
-        self._text = ChatChunks(self._chat.body, self._chat.head(job), job.ending)
-        async with closing(lease.events([job])) as events:
-            async for event in events:
+        job = await lease.job(await _rendered(lease, body, []), in_stream=True)
+        shown = ChatChunks(body, _facts(body, job), job.ending)
+        async with closing(lease.events([job])) as rest:
+            async for event in rest:
                 yield event
 
-    def chunks(self, event: GenerationEvent) -> Any:
-        return self._calls.chunks(event) if self._text is None else self._text.chunks(event)
+    return [job], lease.stream(events()), lambda event: shown.chunks(event)

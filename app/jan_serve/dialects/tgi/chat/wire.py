@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Strings, WireModel
-from jan_serve.dialects.tgi.generate.wire import GrammarValue, Seed, SimpleToken, Unsigned, Usage
+from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
+from jan_serve.dialects.tgi.generate.wire import GrammarValue, SampledRequest, SimpleToken, Unsigned, Usage
 
 
 class Url(WireModel):
@@ -78,23 +78,16 @@ class StreamOptions(WireModel):
     include_usage: bool = False
 
 
-class ChatRequest(WireModel):
+class ChatRequest(SampledRequest):
     messages: Annotated[list[Message], FirstError(), AtMost(limits.MAX_MESSAGES, "messages")]
-    model: str | None = None
     max_tokens: Unsigned | None = Field(
         default=None, validation_alias=AliasChoices("max_tokens", "max_completion_tokens")
     )
-    temperature: float | None = None
-    top_p: float | None = None
     presence_penalty: float | None = None
-    frequency_penalty: float | None = None
     n: Annotated[Unsigned | None, Field(description="Not used: there is one answer.")] = None
-    stop: Strings | None = None
-    seed: Seed | None = None
     logprobs: bool | None = None
     top_logprobs: Unsigned | None = None
     logit_bias: list[float] | None = None
-    stream: bool = False
     stream_options: StreamOptions = Field(default_factory=StreamOptions)
     tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
     tool_choice: str | NamedTool | None = None
@@ -137,7 +130,7 @@ class Logprobs(TypedDict):
 
 
 class CalledFunction(TypedDict):
-    """A call; arguments are compact JSON text."""
+    """arguments: compact JSON text."""
 
     description: None
     name: str
@@ -173,40 +166,3 @@ class ChatReply(TypedDict):
     system_fingerprint: str
     choices: list[Choice]
     usage: Usage
-
-
-class FunctionPart(TypedDict):
-    name: str | None
-    arguments: str
-
-
-class ToolCallPart(TypedDict):
-    index: int
-    id: str
-    type: str
-    function: FunctionPart
-
-
-class Delta(TypedDict):
-    role: str
-    content: NotRequired[str]
-    tool_calls: NotRequired[list[ToolCallPart]]
-
-
-class ChunkChoice(TypedDict):
-    index: int
-    delta: Delta
-    logprobs: Logprobs | None
-    finish_reason: str | None
-
-
-class ChatChunk(TypedDict):
-    """One event of a stream."""
-
-    object: str
-    id: str
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: list[ChunkChoice]
-    usage: Usage | None

@@ -1,6 +1,4 @@
-"""TGI's checks of a request, in TGI's order and with its texts, JSON schemas as TGI reads them, and the
-GenerationRequest from it. Pure.
-"""
+"""GenerationRequest of a request after TGI's checks, in its order and words; schemas as TGI reads them. Pure."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from jan_serve.core.request import (
     SamplingParams,
     StopConditions,
     TokenPrompt,
+    Watermark,
 )
 from jan_serve.dialects.shared.generation_fields import explicit_fields
 from jan_serve.dialects.tgi.errors import ValidationFailed
@@ -27,9 +26,12 @@ from jan_serve.dialects.tgi.generate.wire import (
     JsonValue,
     Parameters,
     RegexValue,
+    SampledRequest,
 )
-from jan_serve.dialects.tgi.limits import SLICE_TOKENS, GenerateLimits
+from jan_serve.dialects.tgi.options import TgiOptions
 
+_SLICE_TOKENS: Final = 1024
+"""The check of a request's length counts `max_new_tokens` up to this."""
 _OF_ONE: Final = ("items", "additionalProperties", "contains")
 _OF_LIST: Final = ("prefixItems", "anyOf", "oneOf")
 _BY_NAME: Final = ("properties", "$defs", "definitions")
@@ -87,8 +89,23 @@ _IMAGE: Final = re.compile(r"!\[\]\(([^)]*)\)")
 """TGI's own pattern. Text that looks like it is an image, as TGI has it."""
 
 
-def samples(parameters: Parameters) -> bool:
-    p = parameters
+def sampled_parameters(body: SampledRequest, **more: Any) -> Parameters:
+    """A temperature of 0 is greedy; without one, the text is sampled. more: fields that not all such requests have."""
+    greedy = body.temperature == 0
+    return Parameters(
+        temperature=None if greedy else body.temperature,
+        do_sample=not greedy,
+        top_p=None if greedy else body.top_p,
+        frequency_penalty=body.frequency_penalty,
+        max_new_tokens=body.max_tokens,
+        stop=body.stop or [],
+        seed=body.seed,
+        details=True,
+        **more,
+    )
+
+
+def samples(p: Parameters) -> bool:
     return (
         p.do_sample
         or (p.temperature is not None and p.temperature != 1.0)
@@ -98,7 +115,7 @@ def samples(parameters: Parameters) -> bool:
     )
 
 
-def check_before_queue(p: Parameters, limits: GenerateLimits, *, stream: bool) -> None:
+def check_before_queue(p: Parameters, limits: TgiOptions, *, stream: bool) -> None:
     """The checks that precede the limit on concurrent requests. Raises ValidationFailed.
 
     A `best_of` of 0 counts as 1, except for streams.
@@ -108,29 +125,29 @@ def check_before_queue(p: Parameters, limits: GenerateLimits, *, stream: bool) -
         raise ValidationFailed("`best_of` != 1 is not supported when streaming tokens")
     if stream and p.decoder_input_details:
         raise ValidationFailed("`decoder_input_details` == true is not supported when streaming tokens")
-    if best_of > 1 and limits.max_best_of <= 1:
+    if best_of > 1 and limits.tgi_max_best_of <= 1:
         raise ValidationFailed("`best_of` != 1 is not allowed for this endpoint")
-    if best_of > limits.max_best_of:
-        raise ValidationFailed(f"`best_of` must be > 0 and <= {limits.max_best_of}. Given: {best_of}")
+    if best_of > limits.tgi_max_best_of:
+        raise ValidationFailed(f"`best_of` must be > 0 and <= {limits.tgi_max_best_of}. Given: {best_of}")
 
 
-def check(inputs: str, p: Parameters, limits: GenerateLimits, max_input: int) -> None:
+def check(inputs: str, p: Parameters, limits: TgiOptions, max_input: int) -> None:
     """All other checks that need no token counts. Raises ValidationFailed."""
     best_of = p.best_of or 1
     if best_of > 1 and not samples(p):
         raise ValidationFailed("you must use sampling when `best_of` is > 1")
     _check_ranges(p)
-    if len(p.stop) > limits.max_stop_sequences:
+    if len(p.stop) > limits.tgi_max_stop_sequences:
         raise ValidationFailed(
-            f"`stop` supports up to {limits.max_stop_sequences} stop sequences. Given: {len(p.stop)}"
+            f"`stop` supports up to {limits.tgi_max_stop_sequences} stop sequences. Given: {len(p.stop)}"
         )
     if "" in p.stop:
         raise ValidationFailed("`stop` sequences cannot be empty")
     if best_of > 1 and p.seed is not None:
         raise ValidationFailed("`seed` must not be set when `best_of` > 1")
-    if p.top_n_tokens is not None and p.top_n_tokens > limits.max_top_n_tokens:
+    if p.top_n_tokens is not None and p.top_n_tokens > limits.tgi_max_top_n_tokens:
         raise ValidationFailed(
-            f"`top_n_tokens` must be >= 0 and <= {limits.max_top_n_tokens}. Given: {p.top_n_tokens}"
+            f"`top_n_tokens` must be >= 0 and <= {limits.tgi_max_top_n_tokens}. Given: {p.top_n_tokens}"
         )
     if not inputs:
         raise ValidationFailed("`inputs` cannot be empty")
@@ -157,11 +174,18 @@ def _check_ranges(p: Parameters) -> None:
         raise ValidationFailed("`max_new_tokens` must be strictly positive")
 
 
+def max_tokens(limits: TgiOptions, facts: ModelFacts) -> tuple[int, int]:
+    """The most tokens of a prompt, which leave room for another one, and of prompt and answer together."""
+    given, longest = limits.tgi_max_total_tokens, facts.longest_ctx
+    max_total = longest if given is None else min(given, longest)
+    return min(max_total - 1, limits.tgi_max_input_tokens or max_total), max_total
+
+
 def check_length(p: Parameters, n_input: int, *, max_input: int, max_total: int, remedy: str = "") -> None:
     """n_input: tokens after truncation. remedy: what can be done. Raises ValidationFailed."""
     then = f". {remedy}".rstrip(". ")
     max_new = max(0, max_total - n_input) if p.max_new_tokens is None else p.max_new_tokens
-    max_new = min(max_new, SLICE_TOKENS)
+    max_new = min(max_new, _SLICE_TOKENS)
     if n_input + max_new > max_total:
         raise ValidationFailed(
             f"`inputs` tokens + `max_new_tokens` must be <= {max_total}. Given: {n_input} `inputs` tokens and"
@@ -231,7 +255,7 @@ def generation_request(
     model: str | None,
     prompt: TokenPrompt | PartsPrompt,
     n_input: int,
-    limits: GenerateLimits,
+    limits: TgiOptions,
     *,
     max_total: int,
     constraint: Constraint | None,
@@ -251,7 +275,7 @@ def generation_request(
             repeat_penalty=p.repetition_penalty if p.repetition_penalty is not None else 1.0,
             frequency_penalty=p.frequency_penalty or 0.0,
             seed=p.seed,
-            watermark=limits.watermark if p.watermark else None,
+            watermark=Watermark(limits.watermark_gamma, limits.watermark_delta) if p.watermark else None,
             pipeline="warped",
         ),
         stopping=StopConditions(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from jan_serve import __version__
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -18,17 +19,34 @@ from jan_serve.core.events import (
     Timings,
     TokenInfo,
 )
+from jan_serve.core.transcript import started_s
 from jan_serve.dialects.tgi.generate.wire import (
-    BestOfSequence,
     Details,
     GenerateResponse,
     Parameters,
-    StreamResponse,
     Token,
     Usage,
 )
 
-_NO_LOGPROB: Final = 0.0
+TGI_VERSION: Final = "3.3.6"
+DOCKER_LABEL: Final = f"jan-serve-{__version__}"
+
+
+class ReplyFacts:
+    """What the replies and events of the routes under /v1 begin with."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._created = started_s()
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return {
+            "object": kind,
+            "id": "",
+            "created": self._created,
+            "model": self._model,
+            "system_fingerprint": f"{TGI_VERSION}-{DOCKER_LABEL}",
+        }
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -75,7 +93,7 @@ class TokenTexts:
 
 def logprob_of(info: TokenInfo) -> float:
     """A token that was not sampled was certain."""
-    return _NO_LOGPROB if info.logprob is None else info.logprob
+    return 0.0 if info.logprob is None else info.logprob
 
 
 class TokenHold:
@@ -192,12 +210,11 @@ class WholeAnswer(Collected):
         answer: GenerateResponse = {"generated_text": self._prefix + best.text}
         if self._parameters.details or self._parameters.decoder_input_details:
             answer["details"] = self._details(best)
-            losers: list[BestOfSequence] = [
-                {"generated_text": self._prefix + sequence.text, **self._details(sequence)}
-                for sequence in others
-            ]
-            if losers:
-                answer["details"]["best_of_sequences"] = losers
+            if others:
+                answer["details"]["best_of_sequences"] = [
+                    {"generated_text": self._prefix + sequence.text, **self._details(sequence)}
+                    for sequence in others
+                ]
         return [answer] if self._as_list else answer
 
     @property
@@ -249,7 +266,7 @@ class TokenStream:
         self._index = 0
         self._n_input = 0
 
-    def chunks(self, event: GenerationEvent) -> Iterator[StreamResponse]:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         match event:
             case Started() as started:
                 self._n_input = started.prompt_tokens
@@ -259,27 +276,22 @@ class TokenStream:
                     yield self._event(info)
             case Finished() as finished:
                 for info, reason in self._hold.tokens(finished):
-                    rendered = self._event(info)
-                    if reason:
-                        self._end(rendered, finished.seed, reason)
-                    yield rendered
+                    yield {**self._event(info), **(self._end(finished.seed, reason) if reason else {})}
             case _:
                 pass
 
-    def _event(self, info: TokenInfo) -> StreamResponse:
+    def _event(self, info: TokenInfo) -> dict[str, Any]:
         self._index += 1
-        index, token = self._index, self._names.token(info)
-        if info.top:
-            top = _candidates(info)
-            return StreamResponse(index=index, token=token, top_tokens=top, generated_text=None, details=None)
-        return {"index": index, "token": token, "generated_text": None, "details": None}
+        top = {"top_tokens": _candidates(info)} if info.top else {}
+        token = self._names.token(info)
+        return {"index": self._index, "token": token, **top, "generated_text": None, "details": None}
 
-    def _end(self, event: StreamResponse, seed: int | None, reason: str) -> None:
-        event["generated_text"] = self._prefix + "".join(self._texts)
-        if self._parameters.details:
-            event["details"] = {
-                "finish_reason": reason,
-                "generated_tokens": self._hold.count,
-                "seed": seed,
-                "input_length": self._n_input,
-            }
+    def _end(self, seed: int | None, reason: str) -> dict[str, Any]:
+        details = {
+            "finish_reason": reason,
+            "generated_tokens": self._hold.count,
+            "seed": seed,
+            "input_length": self._n_input,
+        }
+        text = self._prefix + "".join(self._texts)
+        return {"generated_text": text, "details": details if self._parameters.details else None}

@@ -1,7 +1,4 @@
-"""Wire types of TGI's native routes. They never leave this folder.
-
-Unsigned fields reject negative numbers while the body is parsed; other ranges are checked in TGI's order.
-"""
+"""Wire types of TGI's native routes. Ranges other than of unsigned fields are checked later, in TGI's order."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared.wire_types import MAX_INT, Between, Int, Strings, WireModel
-from jan_serve.dialects.tgi import limits
 
-Unsigned = Annotated[Int, Between(0, limits.MAX_U32)]
-Seed = Annotated[Int, Between(0, limits.MAX_U64)]
+Unsigned = Annotated[Int, Between(0, (1 << 32) - 1)]
+Seed = Annotated[Int, Between(0, (1 << 64) - 1)]
 
 
 class JsonValue(WireModel):
@@ -84,6 +80,19 @@ class CompatRequest(GenerateRequest):
     stream: bool = False
 
 
+class SampledRequest(WireModel):
+    """What the requests of the routes under /v1 share."""
+
+    model: str | None = None
+    max_tokens: Unsigned | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    stop: Strings | None = None
+    seed: Seed | None = None
+    stream: bool = False
+
+
 class PrefillToken(TypedDict):
     """A token of the prompt; the first has no log-probability."""
 
@@ -129,25 +138,6 @@ class Usage(TypedDict):
 class GenerateResponse(TypedDict):
     generated_text: str
     details: NotRequired[Details]
-
-
-class StreamDetails(TypedDict):
-    """How it was generated, at the end of a stream."""
-
-    finish_reason: str
-    generated_tokens: int
-    seed: int | None
-    input_length: int
-
-
-class StreamResponse(TypedDict):
-    """A token; the last one brings the whole text."""
-
-    index: int
-    token: Token
-    top_tokens: NotRequired[list[Token]]
-    generated_text: str | None
-    details: StreamDetails | None
 
 
 class SimpleToken(TypedDict):

@@ -17,9 +17,9 @@ from jan_serve.core.request import (
 )
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.dialects.lmdeploy.chat.wire import ChatRequest
+from jan_serve.dialects.lmdeploy.common import check_bias, requested_session
 from jan_serve.dialects.lmdeploy.completions import CompletionRequest, completion_requests
 from jan_serve.dialects.lmdeploy.generate import GenerateRequest, generate_request
-from jan_serve.dialects.lmdeploy.parse_common import check_bias, requested_session
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 

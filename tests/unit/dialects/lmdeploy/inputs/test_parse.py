@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.dialects.lmdeploy.inputs.routes import pooling_inputs
+from jan_serve.dialects.lmdeploy.inputs import pooling_inputs
 from jan_serve.errors import InvalidRequest
 
 

@@ -16,7 +16,7 @@ from jan_serve.dialects.tgi.generate.parse import (
     samples,
 )
 from jan_serve.dialects.tgi.generate.wire import Parameters
-from jan_serve.dialects.tgi.limits import GenerateLimits
+from jan_serve.dialects.tgi.options import TgiOptions
 
 MAX_INPUT = 100
 IN_ORDER: list[tuple[dict[str, Any], str]] = [
@@ -41,7 +41,7 @@ def words(fields: dict[str, Any]) -> str | None:
     given = dict(fields)
     inputs: str = given.pop("inputs", "a")
     try:
-        check(inputs, Parameters(**given), GenerateLimits(), MAX_INPUT)
+        check(inputs, Parameters(**given), TgiOptions(), MAX_INPUT)
     except ValidationFailed as error:
         return error.message
     return None
@@ -105,7 +105,7 @@ def test_what_is_let_through(fields: dict[str, Any]) -> None:
 def test_checks_before_the_queue(
     fields: dict[str, Any], stream: bool, most: int, expected: str | None
 ) -> None:
-    limits = GenerateLimits(max_best_of=most)
+    limits = TgiOptions(tgi_max_best_of=most)
     if expected is None:
         check_before_queue(Parameters(**fields), limits, stream=stream)
         return

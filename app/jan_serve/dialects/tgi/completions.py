@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NotRequired
 
 from fastapi import APIRouter
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from jan_serve.core.events import Finished, GenerationEvent, Started, TextDelta, Timings
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
-from jan_serve.dialects.tgi.completions.wire import CompletionChoice, CompletionReply, CompletionRequest
+from jan_serve.dialects.shared.wire_types import Strings
 from jan_serve.dialects.tgi.errors import BatchTooLarge, SuffixNotSupported, in_band_error
+from jan_serve.dialects.tgi.generate.parse import sampled_parameters
 from jan_serve.dialects.tgi.generate.render import (
     Collected,
     Ending,
+    ReplyFacts,
     TokenHold,
     TokenTexts,
     finish_reason,
     usage_of,
 )
-from jan_serve.dialects.tgi.generate.wire import Parameters
-from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
-from jan_serve.dialects.tgi.reply_facts import ReplyFacts, requested_model
-from jan_serve.dialects.tgi.serving import Serving
+from jan_serve.dialects.tgi.generate.wire import SampledRequest, Usage
+from jan_serve.dialects.tgi.serving import Job, NativeRequest, Serving, answer_headers, requested_model
 from jan_serve.http.sse import DONE, STREAMED
+
+
+def _not_empty(prompt: str | list[str]) -> str | list[str]:
+    if isinstance(prompt, list) and not prompt:
+        raise PydanticCustomError(
+            "empty_array", "Empty array detected. Do not use an empty array for the prompt."
+        )
+    return prompt
+
+
+class CompletionRequest(SampledRequest):
+    prompt: Annotated[str | Strings, AfterValidator(_not_empty)]
+    repetition_penalty: float | None = None
+    suffix: str | None = None
+
+
+class CompletionChoice(TypedDict):
+    """The continuation of the prompt `index`, or more of it. finish_reason: empty before the end of a stream."""
+
+    index: int
+    text: str
+    logprobs: None
+    finish_reason: str
+
+
+class CompletionReply(TypedDict):
+    """The whole reply, or one event of a stream, which has counts at the end of each prompt only."""
+
+    object: str
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[CompletionChoice]
+    usage: NotRequired[Usage]
 
 
 def prompts_of(body: CompletionRequest, max_prompts: int) -> list[str]:
@@ -37,22 +76,6 @@ def prompts_of(body: CompletionRequest, max_prompts: int) -> list[str]:
     return prompts
 
 
-def completion_parameters(body: CompletionRequest) -> Parameters:
-    """A temperature of 0 is greedy; without one, the text is sampled."""
-    greedy = body.temperature == 0
-    return Parameters(
-        temperature=None if greedy else body.temperature,
-        do_sample=not greedy,
-        top_p=None if greedy else body.top_p,
-        repetition_penalty=body.repetition_penalty,
-        frequency_penalty=body.frequency_penalty,
-        max_new_tokens=body.max_tokens,
-        stop=body.stop or [],
-        seed=body.seed,
-        details=True,
-    )
-
-
 class CompletionAnswer(Collected):
     """All continuations, in the order of their ends."""
 
@@ -60,13 +83,10 @@ class CompletionAnswer(Collected):
         super().__init__(endings)
         self._head = head
 
-    def body(self) -> CompletionReply:
+    def body(self) -> dict[str, Any]:
         ended = [(index, self.sequences[index]) for index in self.order]
-        reply = self._head.completion(
-            [_choice(index, each.text, finish_reason(each.reason)) for index, each in ended]
-        )
-        reply["usage"] = self.usage
-        return reply
+        choices = [_choice(index, each.text, finish_reason(each.reason)) for index, each in ended]
+        return {**self._head.head("text_completion"), "choices": choices, "usage": self.usage}
 
 
 class CompletionChunks:
@@ -77,7 +97,7 @@ class CompletionChunks:
         self._prompts = [(TokenHold(ending), TokenTexts()) for ending in endings]
         self._prompt_tokens = [0] * len(endings)
 
-    def chunks(self, event: GenerationEvent) -> Iterator[CompletionReply]:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         match event:
             case Started() as started:
                 self._prompt_tokens[started.prompt] = started.prompt_tokens
@@ -85,10 +105,10 @@ class CompletionChunks:
                 index = choice.index
                 hold, texts = self._prompts[index]
                 for info, reason in hold.tokens(choice):
-                    chunk = self._head.completion([_choice(index, texts.text(info), reason)])
-                    if reason:
-                        chunk["usage"] = usage_of(self._prompt_tokens[index], hold.count)
-                    yield chunk
+                    usage = usage_of(self._prompt_tokens[index], hold.count)
+                    choices = [_choice(index, texts.text(info), reason)]
+                    head = self._head.head("text_completion")
+                    yield {**head, "choices": choices, **({"usage": usage} if reason else {})}
             case _:
                 pass
 
@@ -107,8 +127,8 @@ def add_completion_routes(router: APIRouter, serving: Serving) -> None:
 async def serve_completions(request: Request, serving: Serving, body: CompletionRequest) -> Response:
     """POST /v1/completions. Raises errors of the tree, and ClientGone."""
     serving.metrics.count("tgi_request_count")
-    prompts = prompts_of(body, serving.limits.max_client_batch_size)
-    parameters = completion_parameters(body)
+    prompts = prompts_of(body, serving.limits.tgi_max_client_batch_size)
+    parameters = sampled_parameters(body, repetition_penalty=body.repetition_penalty)
     natives = [NativeRequest(prompt, parameters, stream=body.stream) for prompt in prompts]
     async with serving.lease(request, requested_model(body.model)) as lease:
 

@@ -7,25 +7,133 @@ import time
 import uuid
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
+from pydantic import Field
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
-from jan_serve.dialects.lmdeploy.inputs import wire
 from jan_serve.dialects.lmdeploy.serving import LmdeployServices
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import on_model
-from jan_serve.dialects.shared.embedding_list import CreateEmbeddingResponse, embeddings_reply
-from jan_serve.dialects.shared.wire_types import Inputs, TextsOrTokens
+from jan_serve.dialects.shared.embedding_list import (
+    CreateEmbeddingResponse,
+    EmbeddingFields,
+    EmbeddingUsage,
+    embeddings_reply,
+)
+from jan_serve.dialects.shared.wire_types import AtMost, Inputs, Int, LaxModel, Strings, TextsOrTokens
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.embeddings import Pooled, pool, to_floats
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
+
+
+class EncodeRequest(LaxModel):
+    """Texts to tokenize. do_preprocess: apply the chat template first."""
+
+    input: Annotated[str | Strings, AtMost(limits.MAX_EMBEDDING_INPUTS, "input")]
+    do_preprocess: bool | None = False
+    add_bos: bool | None = True
+
+
+class EncodeReply(TypedDict):
+    """Ids and their count; lists of both for a list of texts."""
+
+    input_ids: list[int] | list[list[int]]
+    length: int | list[int]
+
+
+class EmbeddingsRequest(EmbeddingFields, LaxModel):
+    """Texts or token ids to embed."""
+
+    model: str
+
+
+class PoolingUsage(EmbeddingUsage):
+    completion_tokens: int
+
+
+class PoolingRequest(LaxModel):
+    """Inputs to pool. `dimensions` and `user` have no effect, as in LMDeploy."""
+
+    input: Annotated[
+        str | list[Any],
+        Field(description="A text, a list of texts, token ids, or a list of token id lists."),
+    ]
+    model: str | None = None
+    encoding_format: Annotated[
+        Literal["float", "base64"],
+        Field(description="For vectors: base64 encodes little-endian float32. A score is always a number."),
+    ] = "float"
+    dimensions: Int | None = None
+    user: str | None = None
+
+
+class PoolingData(TypedDict):
+    """The result of one input: a score, or a list for classifiers with several outputs and embedding models."""
+
+    index: int
+    object: Literal["pooling"]
+    data: float | list[float] | str
+
+
+class PoolingReply(TypedDict):
+    """Results in the order of the inputs."""
+
+    id: str
+    object: Literal["list"]
+    created: int
+    model: str
+    data: list[PoolingData]
+    usage: PoolingUsage
+
+
+class HealthReply(TypedDict):
+    """Never LMDeploy's `initializing`: models load on demand, and requests wait for them."""
+
+    status: Literal["healthy", "sleeping", "unhealthy"]
+    message: str
+
+
+class Permission(TypedDict):
+    """Has no effect."""
+
+    id: str
+    object: Literal["model_permission"]
+    created: int
+    allow_create_engine: bool
+    allow_sampling: bool
+    allow_logprobs: bool
+    allow_search_indices: bool
+    allow_view: bool
+    allow_fine_tuning: bool
+    organization: str
+    group: None
+    is_blocking: bool
+
+
+class ModelCard(TypedDict):
+    """An available model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: Literal["lmdeploy"]
+    root: str
+    parent: None
+    permission: list[Permission]
+
+
+class ModelList(TypedDict):
+    object: Literal["list"]
+    data: list[ModelCard]
+
 
 _INPUTS: Final = TextsOrTokens("input", limits.MAX_EMBEDDING_INPUTS, limits.MAX_PROMPT_TOKENS)
 
@@ -41,8 +149,8 @@ def pooling_inputs(value: str | list[Any]) -> Inputs:
 
 
 def add_encode_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    @router.post(f"{prefix}/v1/encode", response_model=wire.EncodeReply)
-    async def encode(request: Request, body: wire.EncodeRequest) -> Response:
+    @router.post(f"{prefix}/v1/encode", response_model=EncodeReply)
+    async def encode(request: Request, body: EncodeRequest) -> Response:
         """Tokenize texts."""
         texts = [body.input] if isinstance(body.input, str) else body.input
         rows = await while_connected(request, _encoded(services, texts, body))
@@ -51,9 +159,7 @@ def add_encode_route(router: APIRouter, services: LmdeployServices, prefix: str)
         return json_reply({"input_ids": rows, "length": [len(row) for row in rows]})
 
 
-async def _encoded(
-    services: LmdeployServices, texts: Sequence[str], body: wire.EncodeRequest
-) -> list[list[int]]:
+async def _encoded(services: LmdeployServices, texts: Sequence[str], body: EncodeRequest) -> list[list[int]]:
     rows: list[list[int]] = []
     async with services.generation.open(None) as model:
         bos = model.facts.special_tokens.get("bos")
@@ -75,18 +181,18 @@ def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: s
     """LMDeploy always rejects this route; here it works as in OpenAI's API."""
 
     @router.post(f"{prefix}/v1/embeddings", response_model=CreateEmbeddingResponse)
-    async def embeddings(request: Request, body: wire.EmbeddingsRequest) -> Response:
+    async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
         """Embed texts as vectors of unit length."""
         return await embeddings_reply(request, services.generation, body, body.model)
 
 
 def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    @router.post(f"{prefix}/pooling", response_model=wire.PoolingReply)
-    async def pooling(request: Request, body: wire.PoolingRequest) -> Response:
+    @router.post(f"{prefix}/pooling", response_model=PoolingReply)
+    async def pooling(request: Request, body: PoolingRequest) -> Response:
         """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
         work = partial(pool, inputs=pooling_inputs(body.input))
         pooled = await on_model(request, services.generation, body.model, work)
-        reply: wire.PoolingReply = {
+        reply: PoolingReply = {
             "id": f"pool-{uuid.uuid4().hex}",
             "object": "list",
             "created": int(time.time()),
@@ -101,8 +207,8 @@ def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str
         return json_reply(reply)
 
 
-def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[wire.PoolingData]:
-    items: list[wire.PoolingData] = []
+def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[PoolingData]:
+    items: list[PoolingData] = []
     for index, vector in enumerate(pooled.vectors):
         values = to_floats(vector)
         data: float | list[float] | str = list(values)

@@ -1,20 +1,143 @@
-"""Checks and core values that LMDeploy's generation requests share. Messages are LMDeploy's. Pure.
-
-All functions raise InvalidRequest.
-"""
+"""What LMDeploy's generation requests and answers share: fields, checks with LMDeploy's messages, counts. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TokenInfo
 from jan_serve.core.request import GenerationRequest, Prompt, SamplingParams, StopConditions
-from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
+from jan_serve.dialects.lmdeploy.distserve import MigrationFields
+from jan_serve.dialects.lmdeploy.serving import Session
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.generation_fields import explicit_fields, repetition_detection, stop_texts
-from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.dialects.shared.answers import FoldedAnswer
+from jan_serve.dialects.shared.generation_fields import (
+    RepetitionFields,
+    explicit_fields,
+    repetition_detection,
+    stop_texts,
+)
+from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody
+from jan_serve.dialects.shared.wire_types import MAX_INT, AtMost, Int, LaxModel, Strings
 from jan_serve.errors import InvalidRequest
+
+
+class StreamOptions(LaxModel):
+    include_usage: bool | None = False
+
+
+class JsonSchema(LaxModel):
+    """A named schema. `strict` has no effect: answers always follow the schema."""
+
+    name: str
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = False
+
+
+class ResponseFormat(LaxModel):
+    type: Literal["text", "json_object", "json_schema", "regex_schema"]
+    json_schema: JsonSchema | None = None
+    regex_schema: str | None = None
+
+
+class GenerationFields(MigrationFields):
+    """Sampling, stopping and presentation. The parser checks ranges, with LMDeploy's messages."""
+
+    temperature: float | None = 1.0
+    top_k: Int | None = 0
+    top_p: float | None = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float | None = 1.0
+    stop: Annotated[
+        str | Strings | None,
+        AtMost(limits.MAX_STOPS, "stop"),
+        Field(description="Texts that end the answer, which then excludes them."),
+    ] = None
+    ignore_eos: Annotated[
+        bool | None, Field(description="Neither end-of-text tokens nor stop texts end the answer.")
+    ] = False
+    skip_special_tokens: Annotated[
+        bool | None, Field(description="`false` shows special tokens in the text.")
+    ] = True
+    spaces_between_special_tokens: Annotated[
+        bool | None,
+        Field(description="No effect: tokens are joined as fast tokenizers join them."),
+    ] = True
+    include_stop_str_in_output: Annotated[
+        bool | None, Field(description="The token or text that ends the answer is part of it.")
+    ] = False
+    repetition_detection: RepetitionFields | None = None
+    session_id: Annotated[Int | None, Field(description="Id of the request for `/abort_request`.")] = -1
+    stream: bool | None = False
+    response_format: ResponseFormat | None = None
+    mm_processor_kwargs: dict[str, Any] | None = None
+
+
+class SamplingFields(GenerationFields):
+    """Additional fields of the /v1 routes."""
+
+    model: str
+    temperature: float | None = 0.7
+    top_k: Int | None = 40
+    n: Int | None = 1
+    seed: Int | None = None
+    max_completion_tokens: Int | None = None
+    return_token_ids: bool | None = False
+    stream_options: StreamOptions | None = None
+    presence_penalty: float | None = 0.0
+    frequency_penalty: float | None = 0.0
+    user: str | None = None
+
+
+class PromptTokens(TypedDict):
+    """cached_tokens: that were not computed again."""
+
+    cached_tokens: int
+
+
+class Usage(TypedDict):
+    """prompt_tokens_details: as in OpenAI's API; proxies learn from it where a prompt is cached."""
+
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int
+    prompt_tokens_details: PromptTokens
+
+
+class FieldErrorBody(TypedDict):
+    """A field that breaks the schema."""
+
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class ValidationErrorBody(ErrorBody):
+    """A request that breaks the schema: FastAPI's list beside the flat body."""
+
+    detail: list[FieldErrorBody]
+
+
+class KeyErrorDetail(TypedDict):
+    message: str
+    type: str
+    param: None
+    code: str
+
+
+class KeyErrorWrapper(TypedDict):
+    error: KeyErrorDetail
+
+
+class KeyErrorBody(TypedDict):
+    detail: KeyErrorWrapper
+
 
 _MAX_TEMPERATURE: Final = 2.0
 _MAX_SESSION_ID: Final = (1 << 63) - 1
@@ -216,3 +339,76 @@ def _minimum(min_tokens: int | None, max_tokens: int | None) -> int:
 
 def _short(value: int) -> str:
     return str(value)[:20]
+
+
+class ReplyFacts(msgspec.Struct, frozen=True):
+    """model: the name that the client sent. created: seconds of the Unix epoch.
+
+    shows_session: the id of the reply is the session's, even if the server chose it.
+    """
+
+    session: Session
+    created: int
+    model: str
+    shows_session: bool = True
+
+    @property
+    def id(self) -> str:
+        """The session's id in digits, known from the first event on; -1 if it is not shown."""
+        shown = self.session.id if self.shows_session else self.session.requested_id
+        return str(-1 if shown is None else shown)
+
+
+class Answer(FoldedAnswer):
+    """All choices of a call, by index. prompt_tokens: of the prompts that began."""
+
+    def __init__(self, choices: int, *, include_stop: bool) -> None:
+        super().__init__(choices)
+        self.prompt_tokens = 0
+        self._include_stop = include_stop
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(len(choice.tokens) for choice in self.choices)
+
+    def add(self, event: GenerationEvent) -> None:
+        super().add(event)
+        match event:
+            case Started() as started:
+                self.prompt_tokens += started.prompt_tokens
+            case Finished() as finished:
+                for token in self.shown_end(finished):
+                    self.choices[finished.index].texts.append(text_of(token))
+                    self.choices[finished.index].tokens.append(token)
+            case Completed() as completed:
+                self.prompt_tokens = completed.usage.prompt_tokens
+            case _:
+                pass
+
+    def shown_end(self, finished: Finished) -> tuple[TokenInfo, ...]:
+        """The token that ended the text, if it is part of the answer."""
+        if self._include_stop and finished.reason == "stop" and finished.end_token is not None:
+            return (finished.end_token,)
+        return ()
+
+    def usage(self) -> Usage:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "completion_tokens": self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.completed.usage.cached_tokens},
+        }
+
+
+def text_of(token: TokenInfo) -> str:
+    """The text of a single token."""
+    return token.piece.decode("utf-8", "replace")
+
+
+def texts_of(tokens: Iterable[TokenInfo]) -> str:
+    """The joined text of tokens, each of whole characters."""
+    return "".join(map(text_of, tokens))
+
+
+def ids_of(tokens: Sequence[TokenInfo]) -> list[int]:
+    return [token.id for token in tokens]

@@ -1,12 +1,15 @@
-"""/v1/messages/batches: create, get, list, results, cancel and delete."""
+"""/v1/messages/batches: Anthropic's Message Batches, with the lines of their requests and results."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 import uuid
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
@@ -16,18 +19,58 @@ from typing_extensions import TypedDict
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.trace import current_trace
-from jan_serve.dialects.anthropic.batches.forms import batch_lines
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER
 from jan_serve.dialects.anthropic.model_pages import listed
-from jan_serve.dialects.shared.batch_lines import MAX_LINES, no_batch, own_batch
+from jan_serve.dialects.shared.batch_lines import MAX_LINES, Faults, embedded, json_lines, no_batch, own_batch
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
 from jan_serve.journal.batch_runner import BatchRunner, FaultyInput
-from jan_serve.journal.batches import Batch, BatchFacts
+from jan_serve.journal.batches import Batch, BatchFacts, EndedLine, Line, State
 from jan_serve.journal.files import FileTable
 from jan_serve.journal.tables import Mark, PageRequest
+
+PATH: Final = "/v1/messages"
+_CUSTOM_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def batch_lines(requests: Sequence[tuple[str, dict[str, Any]]]) -> list[Line]:
+    """requests: their ids and parameters. Raises FaultyInput, with lines from 0."""
+    faults, lines = Faults(), list[Line]()
+    faults.count(len(requests))
+    for number, (custom_id, params) in enumerate(requests):
+        if _CUSTOM_ID.fullmatch(custom_id) is None:
+            faults.add(
+                "invalid_custom_id",
+                "custom_id: it must have 1 to 64 letters, digits, `_` or `-`",
+                number,
+                "custom_id",
+            )
+        faults.custom_id(custom_id, number)
+        lines.append(Line(custom_id, PATH, faults.body(params, number, "params")))
+    faults.check()
+    return lines
+
+
+class AnthropicForm:
+    """See BatchForm. All results are in one file."""
+
+    def lines(self, batch: Batch, content: bytes) -> list[Line]:
+        raise TypeError("lines of this dialect come checked")
+
+    def outputs(self, batch: Batch, lines: Iterable[EndedLine], end: State) -> tuple[bytes, bytes]:
+        return json_lines({"custom_id": line.custom_id, "result": _result(line, end)} for line in lines), b""
+
+
+def _result(line: EndedLine, end: State) -> dict[str, Any]:
+    if line.reply is None:
+        return {"type": "expired" if end == "expired" else "canceled"}
+    body = embedded(line.reply.body)
+    if line.reply.status < HTTPStatus.BAD_REQUEST:
+        return {"type": "succeeded", "message": body}
+    return {"type": "errored", "error": body}
+
 
 DIALECT: Final = "anthropic"
 _PATH: Final = "/v1/messages/batches"

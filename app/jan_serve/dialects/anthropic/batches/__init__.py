@@ -1,1 +1,0 @@
-"""/v1/messages/batches: Anthropic's Message Batches."""

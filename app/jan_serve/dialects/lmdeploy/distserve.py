@@ -1,0 +1,341 @@
+"""Disaggregated serving (lmdeploy/pytorch/disagg): a server decodes what another one prefilled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from jan_serve.core.caller import key_of_request
+from jan_serve.core.closing import closing
+from jan_serve.core.events import Completed, GenerationEvent, StatePreserved
+from jan_serve.core.kv_transfer import PeerEndpoint, RemoteState
+from jan_serve.core.request import GenerationRequest
+from jan_serve.dialects.lmdeploy.outline import DISTSERVE
+from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session
+from jan_serve.dialects.ports import PeerLinks
+from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.answers import Renderer
+from jan_serve.dialects.shared.wire_types import MAX_INT, AtMost, Int, LaxModel
+from jan_serve.errors import InvalidRequest, PeerFailed
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.replies import json_bytes, json_reply
+
+Protocol = Annotated[
+    Literal[1, 2, 3],
+    Field(description="1 TCP, 2 RDMA, 3 NVLINK. Caches always travel over TCP here."),
+]
+_MAX_ENDPOINTS = 64
+SUCCESS = 1
+FAIL = 2
+TCP = 1
+
+
+class EngineConfig(LaxModel):
+    """The layout of an engine. Only parallelism is checked; sizes are informative."""
+
+    tp_size: Int
+    ep_size: Int
+    dp_size: Int
+    pp_size: Int | None
+    dp_rank: Int
+    block_size: Int
+    num_cpu_blocks: Int
+    num_gpu_blocks: Int
+
+
+class EngineEndpoint(LaxModel):
+    """Where LMDeploy's engines confirm that a cache was fetched. Here the cache's connection does that."""
+
+    zmq_address: str
+
+
+class TransferEndpoint(LaxModel):
+    """Where caches are fetched: from the other server's `/distserve/p2p_initialize`."""
+
+    protocol: Protocol
+    endpoint_info: str
+
+
+class InitializeRequest(LaxModel):
+    """Introduces another server (remote) to this one (local). Their ids are their URLs."""
+
+    protocol: Protocol
+    local_engine_id: str
+    local_engine_config: EngineConfig
+    remote_engine_id: str
+    remote_engine_config: EngineConfig
+    rank: Int | None = None
+    tcp_config: dict[str, Any] | None = None
+    rdma_config: dict[str, Any] | None = None
+    nvlink_config: dict[str, Any] | None = None
+
+
+class ConnectRequest(LaxModel):
+    """The endpoints of the other server."""
+
+    protocol: Protocol
+    remote_engine_id: str
+    remote_engine_endpoint_info: EngineEndpoint
+    remote_kvtransfer_endpoint_info: Annotated[
+        list[TransferEndpoint], AtMost(_MAX_ENDPOINTS, "remote_kvtransfer_endpoint_info")
+    ]
+
+
+class DropRequest(LaxModel):
+    engine_id: str
+    remote_engine_id: str
+
+
+class FreeRequest(LaxModel):
+    """A preserved cache. remote_engine_id: the other server's id of this one."""
+
+    remote_engine_id: str
+    remote_session_id: Int
+
+
+class MigrationRequest(LaxModel):
+    """Where the prompt was computed, and its next token.
+
+    remote_block_ids: ignored, because caches are fetched whole. is_dummy_prefill: nothing was computed.
+    """
+
+    protocol: Protocol = 1
+    remote_engine_id: str
+    remote_session_id: Int
+    remote_block_ids: Annotated[list[Int] | None, AtMost(limits.MAX_PROMPT_TOKENS, "remote_block_ids")] = None
+    remote_token_id: Int | None = None
+    is_dummy_prefill: bool = False
+
+
+class MigrationFields(LaxModel):
+    """Fields that a proxy adds to a generation request."""
+
+    with_cache: Annotated[
+        bool | None,
+        Field(description="Add `cache_block_ids` and `remote_token_ids` to the reply."),
+    ] = False
+    preserve_cache: Annotated[
+        bool | None,
+        Field(description="Preserve the computed prompt, so that another server can continue from it."),
+    ] = False
+    migration_request: Annotated[
+        MigrationRequest | None,
+        Field(description="Continue from a prompt that another server computed."),
+    ] = None
+
+
+class InitializeReply(TypedDict):
+    """Endpoints for the other server. status: 1 is success."""
+
+    status: int
+    engine_endpoint_info: dict[str, str]
+    kvtransfer_endpoint_info: list[dict[str, Any]]
+
+
+class ConnectReply(TypedDict, total=False):
+    """status: 1, or 2 if the other server could not be reached; `message` has the reason."""
+
+    status: int
+    message: str
+
+
+class DropReply(TypedDict):
+    """success: also if there was no link."""
+
+    success: bool
+
+
+class FreeReply(TypedDict):
+    """status: also if there was no cache."""
+
+    status: Literal["SUCCESS"]
+
+
+BLOCK_SIZE: Final = 64
+"""Tokens per block in LMDeploy's API. Caches are not paged here: only LMDeploy's proxy reads the blocks."""
+
+
+def with_migration(
+    body: MigrationFields, requests: list[GenerationRequest], *, stream: bool
+) -> list[GenerationRequest]:
+    """The requests with the body's migration fields applied. Raises InvalidRequest."""
+    keeps = bool(body.with_cache or body.preserve_cache)
+    resume = _remote(body)
+    if not keeps and resume is None:
+        return requests
+    if len(requests) > 1 or requests[0].n > 1:
+        raise InvalidRequest(
+            "with_cache, preserve_cache and migration_request: one prompt with one choice is needed",
+            param="migration_request" if resume is not None else "with_cache",
+        )
+    if stream and body.with_cache:
+        raise InvalidRequest("with_cache: the reply that it adds to cannot be a stream", param="with_cache")
+    return [msgspec.structs.replace(requests[0], keep_state=keeps, resume=resume)]
+
+
+def _remote(body: MigrationFields) -> RemoteState | None:
+    migration = body.migration_request
+    if migration is None or migration.is_dummy_prefill:
+        return None
+    if migration.remote_token_id is not None and not 0 <= migration.remote_token_id <= MAX_INT:
+        raise InvalidRequest(
+            "migration_request: remote_token_id is not a token id", param="migration_request"
+        )
+    return RemoteState(
+        caller=key_of_request(),
+        engine=migration.remote_engine_id,
+        session=migration.remote_session_id,
+        next_token=migration.remote_token_id,
+    )
+
+
+class PreservedCache:
+    """The preserved state of the prompt, once it is known, as reply members."""
+
+    def __init__(self) -> None:
+        self.kept: StatePreserved | None = None
+
+    def members(self) -> dict[str, Any]:
+        """`cache_block_ids` and `remote_token_ids`."""
+        if self.kept is None:
+            return {"cache_block_ids": None, "remote_token_ids": None}
+        return {
+            "cache_block_ids": list(range(math.ceil(self.kept.tokens / BLOCK_SIZE))),
+            "remote_token_ids": [self.kept.next_token],
+        }
+
+
+async def preserving(
+    events: AsyncGenerator[GenerationEvent],
+    session: Session,
+    links: PeerLinks,
+    cache: PreservedCache,
+    *,
+    preserve: bool,
+) -> AsyncGenerator[GenerationEvent]:
+    """The events of a request, with StatePreserved taken out and recorded in `cache`.
+
+    preserve: once the request completes, other servers can fetch the state by session id. Otherwise, and on failure,
+    the state is released. Raises InvalidRequest if the session id already has a state.
+    """
+    if session.requested_id is not None and links.is_kept(session.caller, session.requested_id):
+        raise InvalidRequest(f"The session_id {session.requested_id} is occupied.", param="session_id")
+    bound = False
+    try:
+        async with closing(events):
+            async for item in events:
+                match item:
+                    case StatePreserved() as kept:
+                        cache.kept = kept
+                        continue
+                    case Completed() if preserve and cache.kept is not None and session.id is not None:
+                        links.bind(session.caller, cache.kept.handle, session.id)
+                        bound = True
+                    case _:
+                        pass
+                yield item
+    finally:
+        if cache.kept is not None and not bound:
+            links.release(cache.kept.handle)
+
+
+class CacheReply:
+    """A whole reply with the members about its cache."""
+
+    def __init__(self, renderer: Renderer, session: Session, cache: PreservedCache) -> None:
+        self._renderer = renderer
+        self.add, self.chunks = renderer.add, renderer.chunks
+        self._session = session
+        self._cache = cache
+
+    def body(self) -> object:
+        """The reply. Its id is the session id, by which the cache is fetched."""
+        body = self._renderer.body()
+        if not isinstance(body, dict):
+            return body
+        members: dict[str, Any] = {**body, "id": str(self._session.id), **self._cache.members()}
+        return members
+
+
+def add_distserve_routes(
+    router: APIRouter, services: LmdeployServices, links: PeerLinks, prefix: str
+) -> None:
+    @router.get(f"{prefix}{DISTSERVE}/engine_info", response_model=str)
+    async def engine_info(request: Request) -> Response:
+        """Describe the default model's engine, as a string of JSON. Loads the model."""
+        _, facts = await while_connected(request, services.generation.facts(None))
+        layout = {
+            "tp_size": 1,
+            "ep_size": 1,
+            "dp_size": 1,
+            "pp_size": None,
+            "dp_rank": 0,
+            "block_size": BLOCK_SIZE,
+            "num_cpu_blocks": 0,
+            "num_gpu_blocks": math.ceil(facts.n_ctx / BLOCK_SIZE),
+        }
+        return json_reply(json_bytes(layout).decode())
+
+    @router.post(f"{prefix}{DISTSERVE}/p2p_initialize", response_model=InitializeReply)
+    async def p2p_initialize(body: InitializeRequest) -> Response:
+        """Open a port for another server, with a new key."""
+        _check_parallelism(body)
+        endpoint = await links.initialize(key_of_request(), body.local_engine_id, body.remote_engine_id)
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        reply: InitializeReply = {
+            "status": SUCCESS,
+            "engine_endpoint_info": {"zmq_address": f"tcp://{host}:{endpoint.port}"},
+            "kvtransfer_endpoint_info": [{"protocol": TCP, "endpoint_info": endpoint.to_text()}],
+        }
+        return json_reply(reply)
+
+    @router.post(f"{prefix}{DISTSERVE}/p2p_connect", response_model=ConnectReply)
+    async def p2p_connect(request: Request, body: ConnectRequest) -> Response:
+        """Fetch caches from another server from now on. Tests the connection at once."""
+        offered = body.remote_kvtransfer_endpoint_info
+        if len(offered) != 1:
+            raise InvalidRequest(
+                f"remote_kvtransfer_endpoint_info: has {len(offered)} endpoints, and one is needed",
+                param="remote_kvtransfer_endpoint_info",
+            )
+        endpoint = PeerEndpoint.from_text(offered[0].endpoint_info, "remote_kvtransfer_endpoint_info")
+        try:
+            await while_connected(request, links.connect(key_of_request(), body.remote_engine_id, endpoint))
+        except PeerFailed as error:
+            failed: ConnectReply = {"status": FAIL, "message": error.message}
+            return json_reply(failed)
+        reply: ConnectReply = {"status": SUCCESS}
+        return json_reply(reply)
+
+    @router.post(f"{prefix}{DISTSERVE}/p2p_drop_connect", response_model=DropReply)
+    async def p2p_drop_connect(body: DropRequest) -> Response:
+        """Drop the link with another server."""
+        links.drop(key_of_request(), body.remote_engine_id)
+        reply: DropReply = {"success": True}
+        return json_reply(reply)
+
+    @router.post(f"{prefix}{DISTSERVE}/free_cache", response_model=FreeReply)
+    async def free_cache(body: FreeRequest) -> Response:
+        """Free the preserved cache of a session."""
+        links.free(key_of_request(), body.remote_session_id)
+        reply: FreeReply = {"status": "SUCCESS"}
+        return json_reply(reply)
+
+
+def _check_parallelism(body: InitializeRequest) -> None:
+    """Engines here are single processes, and peers must be too."""
+    for name, config in (
+        ("local_engine_config", body.local_engine_config),
+        ("remote_engine_config", body.remote_engine_config),
+    ):
+        for size in ("tp_size", "ep_size", "dp_size", "pp_size"):
+            if getattr(config, size) not in (1, None):
+                raise InvalidRequest(f"{name}.{size}: must be 1", param=f"{name}.{size}")
