@@ -24,7 +24,7 @@ from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
 from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.memory_bandwidth import memory_bandwidth
+from jan_serve.store.model_advice import memory_bandwidth
 
 SCHEMA = {
     "type": "object",

@@ -36,11 +36,11 @@ _SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABR
 _LENGTHS: Final = frozenset({"max_tokens", "max_output_tokens", "num_predict", "max_new_tokens"})
 _NO_COOL_DOWN: Final = """
 import sys, msgspec
-from jan_serve.supervisor.models import crash_backoff
+from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.wiring import parts
 limits = parts.manager_limits
 parts.manager_limits = lambda settings: msgspec.structs.replace(
-    limits(settings), restart=crash_backoff.RestartLimits(max_crashes=10**9, patience_s=60.0)
+    limits(settings), restart=RestartLimits(max_crashes=10**9, patience_s=60.0)
 )
 from jan_serve.__main__ import main
 sys.exit(main())

@@ -17,10 +17,8 @@ import msgspec
 
 from jan_serve.core.measurements import Calibration, SelfCheck
 from jan_serve.core.models import Variant
-from jan_serve.store.calibrations import CalibrationIndex
-from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
-from jan_serve.store.self_checks import SelfChecks
-from jan_serve.store.variants import VariantIndex
+from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source, VariantIndex
+from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from tests.fuzz.mutate import changed, damaged
 from tests.support.fake_hub import COMMIT
 from tests.unit.config.support import WHOLE

@@ -22,17 +22,14 @@ from jan_serve.errors import InvalidModel, InvalidRequest, JanServeError, Settin
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.resources import builtin_model
-from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.store.gguf.model_file import read_model_file, read_projector
 from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller
-from jan_serve.store.index import ModelIndex
-from jan_serve.store.projectors import read_projector
+from jan_serve.store.index import ModelIndex, VariantIndex
+from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.store.self_checks import SelfChecks
-from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.supervisor.workers.trial_load import try_model

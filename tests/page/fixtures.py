@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from jan_serve.core.measurements import SelfCheck
 from jan_serve.resources import builtin_model, resource
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 from tests.page.support import KEY, Tab, chromium, opened_tab
 from tests.support.fake_hub import FakeHub, running_hub
 from tests.support.served import serving

@@ -26,8 +26,7 @@ from jan_serve.helpers.pool import HelperPool
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.wiring.parts import manager_limits
-from jan_serve.wiring.server_parts import ServerParts
+from jan_serve.wiring.parts import ServerParts, manager_limits
 from tests.support.compiling import translate_inline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
 from tests.support.rendering import render_inline

@@ -22,7 +22,7 @@ from jan_serve.dialects.ports import ServedModels
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.http.connection import HttpConnection
 from jan_serve.http.draining_server import server_config
-from jan_serve.wiring.server_parts import ServerParts
+from jan_serve.wiring.parts import ServerParts
 from tests.support.compiling import translate_inline
 from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeModels

@@ -75,7 +75,7 @@ from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.journal.schema import CHATS, CHATS_FILE
 from jan_serve.resources import catalogue_file
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 
 if TYPE_CHECKING:
     from jan_serve.api.activity.totals import Totals

@@ -20,7 +20,7 @@ from jan_serve.http.draining_server import DrainingServer, server_config
 from jan_serve.http.errors import RETRY_AFTER_S
 from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
-from jan_serve.wiring.server_parts import ServerParts
+from jan_serve.wiring.parts import ServerParts
 from jan_serve.wiring.user_files import GrammarFiles, SchemaFiles
 
 _IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})

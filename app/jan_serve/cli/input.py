@@ -12,7 +12,7 @@ from typing import Final
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.output import Output
-from jan_serve.store.files.small_files import TooLarge, read_limited
+from jan_serve.store.files import TooLarge, read_limited
 
 _SILENCE_S: Final = 3.0
 _MAX_FILE_BYTES: Final = 16 << 20

@@ -14,8 +14,7 @@ from jan_serve import config
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.config import LoadedSettings, Option, Settings, server_address
 from jan_serve.dialects.options import ServerSettings
-from jan_serve.store.files.file_errors import storage_error
-from jan_serve.store.files.small_files import private_folder
+from jan_serve.store.files import private_folder, storage_error
 
 if TYPE_CHECKING:
     from jan_serve.store.resolve import ModelResolver

@@ -1,15 +1,16 @@
-"""The file of `jan-serve cluster up`: which servers, on how many machines, behind which proxy."""
+"""The file of `jan-serve cluster up`: which servers, on how many machines, behind which proxy; and how many fit."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from jan_serve.errors import SettingsError
-from jan_serve.store.files.small_files import read_limited
+from jan_serve.store.files import read_limited
 
 MAX_REPLICAS: Final = 1000
 _MAX_BYTES: Final = 1 << 20
@@ -74,3 +75,27 @@ def read_cluster_file(path: Path) -> ClusterFile:
     if ours := sorted(_OURS & read.serve.keys()):
         raise SettingsError(f"{path}: serve.{ours[0]} is for the cluster to decide")
     return read
+
+
+class ClusterMachine(msgspec.Struct, frozen=True):
+    """alive: a dead one stays listed for a while. id: Ray's. cpus, gpus: in all, reserved or not."""
+
+    id: str
+    address: str
+    alive: bool
+    cpus: float
+    gpus: float
+
+
+def capacity(wanted: Replicas, machines: Iterable[ClusterMachine]) -> int:
+    """How many replicas fit on the machines."""
+    return sum(_capacity(wanted, machine) for machine in machines if machine.alive)
+
+
+def _capacity(wanted: Replicas, machine: ClusterMachine) -> int:
+    limits = [float(wanted.per_machine)]
+    if wanted.cpus:
+        limits.append(machine.cpus / wanted.cpus)
+    if wanted.gpus:
+        limits.append(machine.gpus / wanted.gpus)
+    return int(min(limits))

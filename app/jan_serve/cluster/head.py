@@ -21,7 +21,7 @@ import psutil
 from jan_serve.cluster.cluster_file import ClusterFile
 from jan_serve.cluster.ray_serve import ClusterFailed, prepare
 from jan_serve.errors import StoreError
-from jan_serve.store.files.small_files import private_folder, write_atomically
+from jan_serve.store.files import private_folder, write_atomically
 
 OBJECT_STORE_BYTES: Final = 80 << 20
 """About Ray's minimum: nothing of ours is stored there."""

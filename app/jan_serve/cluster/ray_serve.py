@@ -14,8 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.machines import ClusterMachine
+from jan_serve.cluster.cluster_file import ClusterFile, ClusterMachine
 from jan_serve.cluster.replica import Replica
 from jan_serve.cluster.scaling import by_open_requests
 

@@ -13,9 +13,7 @@ import msgspec
 
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
-from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.record_files import LaterFormat, check_format
-from jan_serve.store.files.small_files import TooLarge, read_limited
+from jan_serve.store.files import LaterFormat, TooLarge, check_format, raise_if_exhausted, read_limited
 
 VERSION_KEY: Final = "config_version"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.placement import PlacementOptions, parse_override
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement import beside_model
+from jan_serve.placement.workload import why_unused
 from jan_serve.store.gguf.model_file import ModelFile, read_model_parts
 
 _ALL_LAYERS: Final = -1
@@ -35,7 +35,7 @@ def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
         override_tensor=overrides,
         require_accelerator=options.require_accelerator,
     )
-    unused_heads = beside_model.why_unused(
+    unused_heads = why_unused(
         model.architecture, model.parts, options.mtp, has_draft_model=options.draft_model is not None
     )
     mtp = "off" if unused_heads or not model.parts.n_ahead else options.mtp

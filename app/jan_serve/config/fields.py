@@ -15,7 +15,7 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 
-from jan_serve.store.paths import in_unknown_home, user_path
+from jan_serve.store.files import in_unknown_home, user_path
 
 MODEL_PANEL: Final = "Model"
 MEMORY_PANEL: Final = "Memory and speed"

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from jan_serve.store.paths import user_path
+from jan_serve.store.files import user_path
 
 
 class ImportFolders(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.models import MAX_ADAPTERS
-from jan_serve.store.paths import user_path
+from jan_serve.store.files import user_path
 
 MAX_ALIASES: Final = 64
 MAX_SCALE: Final = 100.0

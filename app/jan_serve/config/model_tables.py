@@ -27,7 +27,7 @@ from jan_serve.config.model_settings import (
 )
 from jan_serve.config.settings import Settings
 from jan_serve.errors import SettingsError
-from jan_serve.store.files.small_files import file_stamp
+from jan_serve.store.files import file_stamp
 
 MODELS_KEY: Final = "models"
 MAX_TABLES: Final = 1000

@@ -38,7 +38,7 @@ from jan_serve.config.fields import (
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.daily_hours import DailyHours
 from jan_serve.core.hosts import is_loopback
-from jan_serve.store.paths import default_data_dir
+from jan_serve.store.files import default_data_dir
 
 FLEET_PANEL: Final = "Many machines"
 

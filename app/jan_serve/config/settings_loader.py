@@ -21,7 +21,7 @@ from jan_serve.config.model_tables import MODELS_KEY, ModelBook, model_rows, mod
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
 from jan_serve.errors import SettingsError
-from jan_serve.store.paths import default_config_file, in_unknown_home, user_path
+from jan_serve.store.files import default_config_file, in_unknown_home, user_path
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 URL_VARIABLE = ENV_PREFIX + "URL"

@@ -19,14 +19,13 @@ from jan_serve.core.models import ModelSource
 from jan_serve.dialects.lmdeploy.options import LmdeployOptions
 from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import EngineSettings
+from jan_serve.store.files import StorePaths
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
-from jan_serve.store.paths import StorePaths
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.sleep_mode import Sleeper
-from jan_serve.supervisor.models.source_resolver import SourceResolver
-from jan_serve.supervisor.models.updated_weights import UpdatedWeights
+from jan_serve.supervisor.models.source_resolver import SourceResolver, UpdatedWeights
 from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.supervisor.workers.trial_load import try_model
 from jan_serve.wiring.model_sources import ModelSources

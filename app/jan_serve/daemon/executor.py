@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.daemon.plan import Command, ServiceManager, ServicePlan, ServiceSpec, UnitFile
-from jan_serve.store.files.small_files import write_atomically
+from jan_serve.store.files import write_atomically
 
 _TIMEOUT_S: Final = 120.0
 """A start command waits until the server listens, a stop command until its requests end."""

@@ -17,7 +17,7 @@ from typing import Final
 
 import filelock
 
-from jan_serve.store.files.small_files import private_folder
+from jan_serve.store.files import private_folder
 
 _LOCK_SUFFIX: Final = ".lock"
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)

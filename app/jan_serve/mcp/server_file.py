@@ -17,7 +17,7 @@ import msgspec
 
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
-from jan_serve.store.files.small_files import TooLarge, read_limited
+from jan_serve.store.files import TooLarge, read_limited
 
 _MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 20

@@ -22,13 +22,13 @@ from jan_serve.core.placement import (
 )
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.beside_model import states_of_sequence
 from jan_serve.placement.layer_planner import Device, LayerPlanner, Plan
-from jan_serve.placement.report import MAIN_MEMORY, device_shares, gib
-from jan_serve.placement.workload import ContextSizes, Workload
+from jan_serve.placement.report import gib
+from jan_serve.placement.workload import ContextSizes, Workload, states_of_sequence
 
 logger = logging.getLogger(__name__)
 
+MAIN_MEMORY: Final = "CPU"
 ALL_LAYERS: Final = 1 << 20
 _NOTHING: Final = "^$"
 """Matches no tensor. Beside an override llama.cpp keeps no copies of inputs, for which there may be no room."""
@@ -126,7 +126,7 @@ def _result(
     return DevicePlan(
         llama=llama_placement(plan, planner, work, settings.placement),
         n_ctx=length if plan.runs else settings.n_ctx,
-        shares=device_shares(plan, planner, work, main_total),
+        shares=device_shares(plan, work, main_total),
         local=local[-1] if local else None,
     )
 
@@ -159,6 +159,64 @@ def _demanded(
         available_bytes=main_total
         + sum(device.usable for device in devices if not device.shares_main_memory),
     )
+
+
+def device_shares(plan: Plan, work: Workload, main_total: int) -> tuple[DeviceShare, ...]:
+    """Main memory first, then the devices in llama.cpp's order."""
+    parts = work.parts
+    pinned = dict(parts.pinned)
+    on_devices = 0
+    shares: list[DeviceShare] = []
+    start = plan.runs[0].first if plan.runs else work.n_units
+    for run in plan.runs:
+        blocks = range(run.first, min(run.end, work.n_blocks))
+        experts = [layer for layer in range(run.experts, len(parts.layers)) if layer < run.end]
+        experts = [layer for layer in experts if parts.layers[layer].experts]
+        own = pinned.get(run.device.name, 0)
+        on_devices += own
+        shares.append(
+            DeviceShare(
+                device=run.device.name,
+                kind=run.device.kind,
+                memory=run.device.free,
+                weights=work.dense(run.first, run.end) + work.experts(run.experts, run.end) + own,
+                cache=work.cache(run.first, run.end),
+                compute=work.compute(
+                    blocks=bool(blocks),
+                    output=run.end == work.n_units,
+                    copies=plan.pipelined and len(plan.runs) > 1 and start == 0,
+                ),
+                first=blocks[0] if blocks else None,
+                last=blocks[-1] if blocks else None,
+                output=run.end == work.n_units,
+                experts_first=experts[0] if experts else None,
+                experts_last=experts[-1] if experts else None,
+            )
+        )
+    left = [
+        layer
+        for layer in range(work.n_blocks)
+        if parts.layers[layer].experts
+        and (layer < start or any(run.first <= layer < run.experts for run in plan.runs))
+    ]
+    weights = parts.input_bytes + sum(pinned.values()) - on_devices + work.dense(0, start)
+    weights += work.experts(0, start) + sum(work.experts(run.first, run.experts) for run in plan.runs)
+    if parts.tied_output and not plan.runs:
+        weights -= parts.output_bytes
+    here = DeviceShare(
+        device=MAIN_MEMORY,
+        kind="cpu",
+        memory=main_total,
+        weights=weights,
+        cache=work.cache(0, start),
+        compute=work.compute(blocks=start > 0 or bool(left), output=not plan.runs),
+        first=0 if min(start, work.n_blocks) else None,
+        last=min(start, work.n_blocks) - 1 if min(start, work.n_blocks) else None,
+        output=not plan.runs,
+        experts_first=left[0] if left else None,
+        experts_last=left[-1] if left else None,
+    )
+    return (here, *shares)
 
 
 def llama_placement(

@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import Scope, Send
 
 from jan_serve.core.transcript import MAX_LOG_BYTES, RECORDED, Asked, Kind, RecordReader, read_recorded
-from jan_serve.fleet.assignment import Assignment
+from jan_serve.fleet.fleet import Assignment
 from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.errors import Problem, form_path
 from jan_serve.http.request_record import RequestRecord

@@ -17,8 +17,14 @@ from filelock import FileLock, Timeout
 
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
-from jan_serve.store.files.record_files import FORMAT, LaterFormat, check_format
-from jan_serve.store.files.small_files import private_folder, read_limited, write_atomically
+from jan_serve.store.files import (
+    FORMAT,
+    LaterFormat,
+    check_format,
+    private_folder,
+    read_limited,
+    write_atomically,
+)
 
 logger = logging.getLogger(__name__)
 

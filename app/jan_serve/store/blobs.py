@@ -1,11 +1,13 @@
-"""Uploaded files, by digest, until a model is made of them.
+"""Uploaded files, by digest, until a model is made of them; SHA-256 of files in threads.
 
-They are in a hidden folder of the models folder; a file becomes visible there only once its digest is checked.
+Uploads are in a hidden folder of the models folder; a file becomes visible there only once its digest is checked.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -13,16 +15,60 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 from jan_serve.errors import InsufficientStorage, InvalidRequest, Unavailable
-from jan_serve.store.files.file_errors import check_room, storage_error
-from jan_serve.store.files.file_hash import in_thread
-from jan_serve.store.files.small_files import TEMPORARY_SUFFIX, flush_folder
+from jan_serve.store.files import TEMPORARY_SUFFIX, check_room, flush_folder, storage_error
 from jan_serve.store.gguf.header_checks import check_adapter
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.index import STATE_FOLDER, FileRecord, ModelIndex, ModelRecord, Source
+
+_HASH_STEP_BYTES: Final = 8 << 20
+
+T = TypeVar("T")
+
+
+async def file_matches(path: Path, size_bytes: int, sha256: str) -> bool:
+    """Whether the file exists with this size and digest. Reads the whole file if the size matches."""
+    try:
+        if path.stat().st_size != size_bytes:
+            return False
+        with path.open("rb") as file:
+            hasher = hashlib.sha256()
+            await hash_bytes(file, hasher.update, size_bytes)
+    except OSError:
+        return False
+    return hasher.hexdigest() == sha256
+
+
+async def hash_bytes(file: BinaryIO, update: Callable[[bytes], None], count: int) -> None:
+    """Hash the next `count` bytes of a file in blocks, between which the task can be cancelled."""
+    remaining = count
+
+    def step() -> int:
+        block = file.read(min(remaining, _HASH_STEP_BYTES))
+        update(block)
+        return len(block)
+
+    while remaining:
+        n_read = await in_thread(step)
+        if n_read == 0:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        remaining -= n_read
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a thread, to completion even if cancelled: it uses a file that the caller then closes."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise
+
 
 CREATED_FOLDER: Final = "created"
 _DIGEST: Final = re.compile(r"sha256[:-]([0-9a-f]{64})\Z")

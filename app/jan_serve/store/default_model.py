@@ -11,7 +11,7 @@ from typing import Final
 
 from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import InvalidModel, ModelNotFound
-from jan_serve.store.files.file_errors import raise_if_exhausted
+from jan_serve.store.files import raise_if_exhausted
 from jan_serve.store.index import STATE_FOLDER, DefaultModel, ModelEntry
 
 _MAX_BYTES: Final = 4096

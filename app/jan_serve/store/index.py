@@ -1,22 +1,21 @@
-"""Keeps metadata of models in small files (source, digests, aliases, header facts), and defines a model of the store.
+"""What is kept of models in small files beside them (source, digests, facts, variants), and what a model is.
 
-The folder determines which models exist; the index only adds to that. It has one small file per model, so that
-damage is limited to one record and writers do not share files. A record is valid while the size and modification
-time of its first file are unchanged.
+The folder determines which models exist; the index only adds to that. Damage is limited to one record, and writers do
+not share files. A record is valid while the size and modification time of its first file are unchanged.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from jan_serve.core.models import HeaderFacts
-from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.record_files import RecordFiles, record_file
+from jan_serve.core.models import HeaderFacts, Variant, without_latest_tag
+from jan_serve.store.files import RecordFiles, raise_if_exhausted, record_file
 
 STATE_FOLDER: Final = ".jan-serve"
 """Hidden folder in the models folder for the index and partial downloads. Listing skips hidden folders."""
@@ -163,3 +162,81 @@ class DefaultModel(msgspec.Struct, frozen=True):
     entry: ModelEntry | None
     reason: str
     is_expected: bool = False
+
+
+_MAX_VARIANTS: Final = 1_000
+VARIANTS: Final = RecordFiles(Variant, "a variant of a model", max_bytes=4 << 20, mode=0o600)
+
+
+class VariantIndex:
+    """The variants of one models folder. Thread-safe; every method blocks briefly on the disk."""
+
+    def __init__(self, models_dir: Path) -> None:
+        self._folder = models_dir / STATE_FOLDER / "variants"
+        self._lock = threading.Lock()
+        self._stamp: int | None = None
+        self._known: dict[str, Variant] = {}
+
+    def all(self) -> tuple[Variant, ...]:
+        """Variants by name. Reads the files again if one was added, replaced or removed. Raises Unavailable."""
+        return tuple(sorted(self._by_key().values(), key=lambda variant: variant.name))
+
+    def _by_key(self) -> Mapping[str, Variant]:
+        """A mapping that is replaced, never changed."""
+        try:
+            stamp = self._folder.stat().st_mtime_ns
+        except OSError:
+            return {}
+        with self._lock:
+            if stamp != self._stamp:
+                read = (VARIANTS.read(path) for path in self._paths() if path.suffix == ".json")
+                self._known = {_variant_key(variant.name): variant for variant in read if variant is not None}
+                self._stamp = stamp
+            return self._known
+
+    def _paths(self) -> list[Path]:
+        try:
+            return sorted(Path(entry.path) for entry in os.scandir(self._folder))[:_MAX_VARIANTS]
+        except OSError as error:
+            raise_if_exhausted(error)
+            raise
+
+    def get(self, name: str) -> Variant | None:
+        """Ignores case, and the tag `latest`."""
+        return self.finder()(name)
+
+    def finder(self) -> Callable[[str], Variant | None]:
+        """A `get` for many names: the folder is looked at once."""
+        known = self._by_key()
+        return lambda name: known.get(_variant_key(name))
+
+    def put(self, variant: Variant) -> None:
+        """Write a variant, replacing an older one of that name atomically. Raises OSError."""
+        VARIANTS.write(self._path(variant.name), variant)
+        with self._lock:
+            self._stamp = None
+
+    def remove(self, name: str) -> None:
+        """Delete a variant, if there is one of this name, and its adapter, if no other one has it. Raises OSError."""
+        removed = self.get(name)
+        self._path(name).unlink(missing_ok=True)
+        with self._lock:
+            self._stamp = None
+        if removed is not None and removed.adapter not in {None, *(each.adapter for each in self.all())}:
+            self.adapter_path(str(removed.adapter)).unlink(missing_ok=True)
+
+    def adapter_path(self, sha256: str) -> Path:
+        """Where the LoRA adapter with this digest is kept."""
+        return self._folder.parent / "adapters" / f"{sha256}.gguf"
+
+    def _path(self, name: str) -> Path:
+        return self._folder / record_file(_variant_key(name))
+
+
+def is_named(variant: str, name: str) -> bool:
+    """Whether a name means a variant: case does not count, nor the tag `latest`."""
+    return _variant_key(variant) == _variant_key(name)
+
+
+def _variant_key(name: str) -> str:
+    return without_latest_tag(name).casefold()

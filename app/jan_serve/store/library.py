@@ -16,16 +16,15 @@ from jan_serve.core.models import MAX_ADAPTERS, HeaderFacts, ListedModel, Varian
 from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.blobs import Blobs
-from jan_serve.store.calibrations import CalibrationIndex
-from jan_serve.store.files.file_errors import storage_error
+from jan_serve.store.file_names import MAX_PARTS, PartName
+from jan_serve.store.files import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.gguf.split_files import MAX_PARTS, PartName
-from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
+from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord, VariantIndex, is_named
+from jan_serve.store.measurements import CalibrationIndex
+from jan_serve.store.model_folder import Removed, check_removable, remove_model
 from jan_serve.store.model_names import exact_matches
-from jan_serve.store.remove import Removed, check_removable, remove_model
 from jan_serve.store.resolve import ModelResolver, as_configured, check_name
-from jan_serve.store.variants import VariantIndex, is_named
 
 if TYPE_CHECKING:
     # Imported with the first pull: importing the HTTP client is slow.

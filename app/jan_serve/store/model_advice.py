@@ -1,11 +1,15 @@
-"""Advises which models of the catalogue suit a purpose and a machine (pure, but for `this_machine`).
+"""Advises which models of the catalogue suit a purpose and a machine.
 
 Each token that a model writes reads all weights that it uses, so the memory's bandwidth bounds the speed on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from math import inf, log2
 from typing import Final, NamedTuple
 
@@ -14,8 +18,35 @@ import psutil
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.store.hub.references import CatalogueEntry
-from jan_serve.store.memory_bandwidth import memory_bandwidth, usable_cores
 from jan_serve.store.model_memory import FreeMemory
+
+_BLOCK_BYTES: Final = 64 << 20
+_MAX_READERS: Final = 8
+_RUNS: Final = 3
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def memory_bandwidth() -> float:
+    """Bytes a second that all cores read together, of 64 MiB for each. Blocks for a moment, the first time."""
+    import numpy as np
+
+    blocks = [np.ones(_BLOCK_BYTES // 4, np.float32) for _ in range(min(usable_cores(), _MAX_READERS))]
+
+    def rates(pool: ThreadPoolExecutor) -> Iterator[float]:
+        for _ in range(_RUNS):
+            began = time.perf_counter()
+            for block in [pool.submit(np.max, block) for block in blocks]:
+                block.result()
+            yield sum(block.nbytes for block in blocks) / (time.perf_counter() - began)
+
+    with ThreadPoolExecutor(len(blocks)) as pool:
+        return max(rates(pool))
+
 
 _GB: Final = 10**9
 _BANDWIDTH_SHARE: Final = 0.7

@@ -14,8 +14,8 @@ import msgspec
 
 from jan_serve.core.models import has_latest_tag, without_latest_tag
 from jan_serve.errors import AdapterNotFound
+from jan_serve.store.file_names import PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
-from jan_serve.store.gguf.split_files import PartName
 from jan_serve.store.index import ModelEntry
 
 MIN_PREFIX_LENGTH: Final = 3

@@ -23,9 +23,19 @@ import msgspec
 from jan_serve.core.models import HeaderFacts, Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.default_model import ChosenModel, LastModel, likeliest
-from jan_serve.store.files.file_errors import storage_error
-from jan_serve.store.gguf.model_file import ModelFile, read_model_file
-from jan_serve.store.index import DefaultModel, FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
+from jan_serve.store.file_names import projectors_for
+from jan_serve.store.files import storage_error, user_path
+from jan_serve.store.gguf.model_file import ModelFile, ProjectorFile, read_model_file, read_projector
+from jan_serve.store.index import (
+    DefaultModel,
+    FileRecord,
+    ModelEntry,
+    ModelIndex,
+    ModelRecord,
+    Source,
+    VariantIndex,
+    is_named,
+)
 from jan_serve.store.model_folder import ModelFolder, entry_of_file
 from jan_serve.store.model_names import (
     ConfiguredEntries,
@@ -37,9 +47,6 @@ from jan_serve.store.model_names import (
     exact_matches,
     without_suffix,
 )
-from jan_serve.store.paths import user_path
-from jan_serve.store.projectors import ProjectorFile, projectors_for, read_projector
-from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_CACHED_HEADERS: Final = 64
@@ -140,7 +147,7 @@ class ModelResolver:
         )
 
     def resolve(self, name: str | None) -> ModelEntry:
-        """The model of that name (None: the default one), by the rules of `name_matching.best_matches`.
+        """The model of that name (None: the default one), by the rules of `model_names.best_matches`.
 
         Raises InvalidRequest for an invalid or ambiguous name, ModelNotFound for an unknown one.
         """
@@ -155,7 +162,7 @@ class ModelResolver:
         return self._variants.finder() if self._variants is not None else lambda _: None
 
     def resolve_exact(self, name: str) -> ModelEntry:
-        """The model to delete, see `name_matching.deletion_matches`. Raises as `resolve`.
+        """The model to delete, see `model_names.deletion_matches`. Raises as `resolve`.
 
         For an ambiguous name, the error lists file names, each of which is unambiguous.
         """

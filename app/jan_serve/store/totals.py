@@ -10,8 +10,7 @@ from typing import Final
 import filelock
 import msgspec
 
-from jan_serve.store.files.record_files import RecordFiles
-from jan_serve.store.files.small_files import private_folder
+from jan_serve.store.files import RecordFiles, private_folder
 
 OTHERS: Final = "others"
 """Models and programs beyond _MAX_ROWS: a client chooses the name of its program."""

@@ -20,16 +20,14 @@ from jan_serve.core.models import ModelFacts, ModelSource, Variant
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
-from jan_serve.store.files.small_files import file_stamp
+from jan_serve.store.files import StorePaths, file_stamp, user_path
 from jan_serve.store.gguf.header_checks import check_adapter
+from jan_serve.store.gguf.model_file import read_projector
 from jan_serve.store.index import ModelEntry
 from jan_serve.store.model_memory import Footprint, footprint
 from jan_serve.store.model_names import NO_PROJECTOR, ConfiguredNames
-from jan_serve.store.paths import StorePaths, user_path
-from jan_serve.store.projectors import read_projector
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention
-from jan_serve.supervisor.models.updated_weights import UpdatedWeights
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention, UpdatedWeights
 from jan_serve.wiring.user_files import TemplateFiles
 
 logger = logging.getLogger(__name__)
@@ -67,7 +65,7 @@ class ModelSources:
         return Resolved(self._source(entry), retention, adapter)
 
     def resolve_exact(self, name: str) -> ModelSource:
-        """The model to delete, see `name_matching.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
+        """The model to delete, see `model_names.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
         return self._source(self._resolver.resolve_exact(name))
 
     def needs(self, source: ModelSource) -> LoadNeeds:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jan_serve.config import ModelBook, Settings, import_folders
 from jan_serve.core.request import RenderedChat, RenderRequest
-from jan_serve.helpers.kinds import HEADERS
+from jan_serve.generation.profiles import Profiles
+from jan_serve.helpers.kinds import HEADERS, Compiled, CompileRequest, DecodeMedia
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
-from jan_serve.store.index import ModelIndex
+from jan_serve.store.index import ModelIndex, VariantIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.model_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import SourceResolver
@@ -24,8 +26,40 @@ from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.wiring.model_sources import configured_names
 
 if TYPE_CHECKING:
+    from jan_serve.control.control_plane import ServerControl
     from jan_serve.store.hub.pull import Puller
-    from jan_serve.supervisor.workers.spare_worker import SpareWorker
+    from jan_serve.supervisor.workers.child_process import SpareWorker
+
+
+@dataclass(frozen=True)
+class ServerParts:
+    """profiles: configuration of single models. library: None disables the management routes; control: its own."""
+
+    settings: Settings
+    models: ModelManager
+    renderer: HelperPool[RenderRequest, RenderedChat]
+    compiler: HelperPool[CompileRequest, Compiled]
+    decoder: HelperPool[DecodeMedia, bytes]
+    profiles: Profiles | None = None
+    library: ModelLibrary | None = None
+    control: ServerControl | None = None
+
+    @property
+    def helpers(self) -> tuple[HelperPool[Any, Any], ...]:
+        """The pools that requests use."""
+        return self.renderer, self.compiler, self.decoder
+
+    async def close(self) -> None:
+        """End every part, the models first. An interrupt that cancels the end of one does not keep the others."""
+        async with AsyncExitStack() as closing:
+            for pool in self.helpers:
+                closing.push_async_callback(pool.close)
+            if self.control is not None:
+                closing.push_async_callback(self.control.close)
+            if self.library is not None:
+                closing.push_async_callback(self.library.close)
+            # Returns at once after a drain; after a failed start it ends what was started.
+            closing.push_async_callback(self.models.shutdown, 0.0)
 
 
 def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelResolver:

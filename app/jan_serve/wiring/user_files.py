@@ -19,8 +19,7 @@ import msgspec
 
 from jan_serve.errors import InvalidGrammar, SettingsError
 from jan_serve.generation.profiles import TemplateOverride
-from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.small_files import TooLarge, file_stamp, read_limited
+from jan_serve.store.files import TooLarge, file_stamp, raise_if_exhausted, read_limited
 
 MAX_FILE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")

@@ -24,6 +24,6 @@ def seen_modes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(stat.S_IMODE(source.stat().st_mode))
         replaced(source, target)
 
-    monkeypatch.setattr("jan_serve.store.files.small_files.os.open", open_file)
-    monkeypatch.setattr("jan_serve.store.files.small_files.os.replace", replace)
+    monkeypatch.setattr("jan_serve.store.files.os.open", open_file)
+    monkeypatch.setattr("jan_serve.store.files.os.replace", replace)
     return seen

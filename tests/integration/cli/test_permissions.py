@@ -15,10 +15,9 @@ import psutil
 import pytest
 
 from jan_serve.proxy.fleet_file import FleetFile
-from jan_serve.store.calibrations import CalibrationIndex
+from jan_serve.store.index import VariantIndex
+from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.store.self_checks import SelfChecks
-from jan_serve.store.variants import VariantIndex
 from tests.integration.http.support import serving_models
 from tests.integration.store.conftest import FILE, REPO, hub
 from tests.support.fake_hub import FakeHub
@@ -28,7 +27,7 @@ from tests.support.raw_http import post
 from tests.support.served import serving
 from tests.unit.core.test_measurements import OLD
 from tests.unit.store.gguf_builder import GgufBytes
-from tests.unit.store.test_record_files import CALIBRATION, VARIANT
+from tests.unit.store.test_files import CALIBRATION, VARIANT
 
 __all__ = ["exact_llama", "hub", "model_folder"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from jan_serve import __version__
 from jan_serve.cli.main import main
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 from tests.support.raw_http import get
 from tests.support.served import serving
 

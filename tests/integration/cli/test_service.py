@@ -20,7 +20,7 @@ from jan_serve.cli.main import main
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings
 from jan_serve.core.measurements import SelfCheck
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 from tests.integration.cli.fake_systemctl import FakeSystemctl
 from tests.support.deadline import deadline
 from tests.support.models import model_folder, tiny_llama

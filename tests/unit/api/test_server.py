@@ -15,7 +15,7 @@ from jan_serve.api.activity.totals import Totals
 from jan_serve.api.server import ModelServer, serve_and_close
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.store.totals import TotalFiles
-from jan_serve.wiring.server_parts import ServerParts
+from jan_serve.wiring.parts import ServerParts
 from tests.support.clock import TurnedClock
 from tests.support.fronts import make_settings
 

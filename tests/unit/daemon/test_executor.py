@@ -13,7 +13,7 @@ from jan_serve.daemon.launchd import Launchd
 from jan_serve.daemon.plan import Command, ServicePlan, Start, UnitFile
 from jan_serve.daemon.systemd import Systemd
 from jan_serve.daemon.windows import WindowsTask
-from jan_serve.store.files.small_files import write_atomically
+from jan_serve.store.files import write_atomically
 from tests.unit.daemon.specs import linux, mac, windows
 
 

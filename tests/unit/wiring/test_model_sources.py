@@ -11,7 +11,7 @@ from jan_serve.config import load_settings, model_tables
 from jan_serve.errors import InvalidModel, SettingsError
 from jan_serve.generation.profiles import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile
-from jan_serve.store.files.small_files import file_stamp
+from jan_serve.store.files import file_stamp
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.wiring import user_files
 from jan_serve.wiring.model_sources import ModelSources

@@ -22,8 +22,7 @@ from jan_serve.cli.input import read_file
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import InvalidImage
 from jan_serve.image_files.header import checked_header
-from jan_serve.store.files.small_files import TooLarge, read_limited
-from jan_serve.store.paths import user_path
+from jan_serve.store.files import TooLarge, read_limited, user_path
 
 MAX_DOCUMENT_BYTES: Final = 32 << 20
 """The server takes no larger file."""

@@ -19,8 +19,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.cli.output import Output
-from jan_serve.store.files.small_files import private_opener
-from jan_serve.store.paths import user_path
+from jan_serve.store.files import private_opener, user_path
 
 
 class LeaveChat(Exception):

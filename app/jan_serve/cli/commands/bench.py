@@ -23,7 +23,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.config import server_address
 from jan_serve.core.measurements import FirstToken, Speed
 from jan_serve.store.measurements import speeds
-from jan_serve.store.memory_bandwidth import memory_bandwidth
+from jan_serve.store.model_advice import memory_bandwidth
 
 _LENGTHS: Final = (1000, 8000, 32_000)
 """Tokens of prompts, as far as they fit into the context."""

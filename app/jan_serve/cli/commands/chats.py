@@ -19,8 +19,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, shortened
-from jan_serve.store.files.small_files import private_opener
-from jan_serve.store.paths import user_path
+from jan_serve.store.files import private_opener, user_path
 
 _MAX_FILE_BYTES: Final = 2 << 30
 _PIECE_CHARS: Final = 4_000_000

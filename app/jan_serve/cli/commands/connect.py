@@ -21,7 +21,7 @@ from jan_serve.editors.launches import LAUNCHES
 from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.editors.toml_file import set_aliases
-from jan_serve.store.files.small_files import TooLarge, read_limited, write_atomically
+from jan_serve.store.files import TooLarge, read_limited, write_atomically
 from jan_serve.store.measurements import certified
 
 

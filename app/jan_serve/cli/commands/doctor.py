@@ -22,7 +22,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.errors import JanServeError
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 from jan_serve.wiring.parts import build_resolver
 
 _PACKAGES: Final = ("llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")

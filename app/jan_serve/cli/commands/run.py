@@ -27,7 +27,7 @@ from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input, silent_keys
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, on_terminal
-from jan_serve.store.paths import user_path
+from jan_serve.store.files import user_path
 
 _AllowToolOption = Annotated[
     list[str] | None,

@@ -20,7 +20,7 @@ from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_e
 from jan_serve.config import LoadedSettings
 from jan_serve.core.measurements import SelfCheck, worse
 from jan_serve.resources import builtin_model
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 
 _GOLDEN: Final = {
     "a tale": "Once upon a time there was",

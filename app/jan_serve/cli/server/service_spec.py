@@ -19,7 +19,7 @@ from jan_serve.daemon.launchd import Launchd
 from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServiceSpec, Start
 from jan_serve.daemon.systemd import Systemd
 from jan_serve.daemon.windows import WindowsService, WindowsTask
-from jan_serve.store.paths import default_config_file, user_path
+from jan_serve.store.files import default_config_file, user_path
 
 _DEVICE_GROUPS: Final = ("video", "render")
 

@@ -16,7 +16,7 @@ import numpy as np
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.sequence import Sequence
-from jan_serve.placement.beside_model import HEAD_DRAFT
+from jan_serve.placement.workload import HEAD_DRAFT
 
 WINDOW: Final = 256
 """Tokens back that are kept, at least."""

@@ -15,8 +15,8 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.loading.load_trial import compute_a_token
 from jan_serve.errors import SettingsError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.beside_model import HEAD_BATCH, wants_head
 from jan_serve.placement.device_plan import ALL_LAYERS
+from jan_serve.placement.workload import HEAD_BATCH, wants_head
 
 MakeContext = Callable[[LlamaModel, EngineSettings, LlamaContext | None], LlamaContext]
 """Makes a context of this model as long as the large one's; with a context, one of the head of that context's model."""

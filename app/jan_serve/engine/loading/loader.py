@@ -40,8 +40,8 @@ from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
-from jan_serve.placement.beside_model import HEAD_DRAFT, bytes_beside, wants_head
 from jan_serve.placement.device_plan import DevicePlan, kv_bytes_per_token, plan_devices
+from jan_serve.placement.workload import HEAD_DRAFT, bytes_beside, wants_head
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, TypeVar
 import msgspec
 
 from jan_serve.errors import InvalidModel
-from jan_serve.store.files.file_errors import raise_if_exhausted
+from jan_serve.store.files import raise_if_exhausted
 from jan_serve.store.gguf.quantisation import TENSOR_TYPES
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _FIRST_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 1 << 20
 _KEPT_ARRAY_LENGTH: Final = 256
 
-_STRING: Final = 8
+STRING: Final = 8
 _ARRAY: Final = 9
 _SCALARS: Final[Mapping[int, struct.Struct]] = {
     0: struct.Struct("<B"),
@@ -248,7 +248,7 @@ class _HeaderReader:
 
     def _value(self, key: str) -> Scalar | ArrayValue:
         kind = self._number("<I", f"the type of {key!r}")
-        if kind == _STRING:
+        if kind == STRING:
             return self._string(f"the value of {key!r}")
         if kind == _ARRAY:
             return self._array(key)
@@ -266,7 +266,7 @@ class _HeaderReader:
     def _array(self, key: str) -> ArrayValue:
         kind = self._number("<I", f"the element type of {key!r}")
         length = self._number("<Q", f"the length of {key!r}")
-        if kind == _STRING:
+        if kind == STRING:
             # Each string takes at least 8 bytes for its length.
             self._check_room(length, 8, key)
             if length <= _KEPT_ARRAY_LENGTH and key != _TOKENS:
@@ -352,7 +352,7 @@ class _HeaderReader:
         tokens = metadata.get(_TOKENS)
         if tokens is None:
             return
-        if not isinstance(tokens, ArrayValue) or tokens.type != _STRING:
+        if not isinstance(tokens, ArrayValue) or tokens.type != STRING:
             raise _Malformed(f"{_TOKENS} is not an array of strings")
         for key, kinds in ((_SCORES, (_FLOAT32,)), (_TOKEN_TYPES, (_INT32, _UINT32))):
             value = metadata.get(key)

@@ -1,10 +1,7 @@
 """Collects replaced weights of a model and merges them into a new file, which the server loads instead.
 
-The model's file is unchanged, and an update lasts until the server stops. Methods block on the disk; not thread-
-safe.
-
-Format: ggml's docs/gguf.md. The replacements are untrusted: names, shapes and types must match the base's, and
-floating-point values must be finite.
+The model's file is unchanged, and an update lasts until the server stops. Methods block on the disk; not thread-safe.
+The replacements are untrusted: names, shapes and types must match the base's, and floating-point values must be finite.
 """
 
 from __future__ import annotations
@@ -15,17 +12,74 @@ import logging
 import os
 import shutil
 import struct
+import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import filelock
 import msgspec
 
 from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
-from jan_serve.store.files.file_errors import storage_error
-from jan_serve.store.files.process_folder import ProcessFolder
+from jan_serve.store.files import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, TensorInfo, read_gguf_header
 from jan_serve.store.gguf.quantisation import TENSOR_TYPES
+
+_LOCK: Final = ".lock"
+_LOCK_TIMEOUT_S: Final = 30.0
+"""Other processes hold the root's lock only to create or delete folders."""
+
+
+class ProcessFolder:
+    """Created at first use, deleted on close. Not thread-safe; methods block on the disk."""
+
+    def __init__(self, root: Path) -> None:
+        """root: created if missing; holds only such folders."""
+        self._root = root
+        self._path: Path | None = None
+        self._lock: filelock.BaseFileLock | None = None
+
+    def path(self) -> Path:
+        """The folder, readable by this user only. Deletes the folders of dead processes first.
+
+        Raises OSError.
+        """
+        if self._path is None:
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Between its creation and its lock, a folder would look abandoned.
+            with filelock.FileLock(self._root / _LOCK, timeout=_LOCK_TIMEOUT_S, thread_local=False):
+                self._delete_abandoned()
+                path = Path(tempfile.mkdtemp(dir=self._root))
+                lock = _lock_of(path)
+                lock.acquire(blocking=False)
+            self._path, self._lock = path, lock
+        return self._path
+
+    def close(self) -> None:
+        """Delete the folder with its content. The next `path()` creates another."""
+        if self._path is None or self._lock is None:
+            return
+        # Windows cannot delete open files.
+        self._lock.release()
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._path = self._lock = None
+
+    def _delete_abandoned(self) -> None:
+        for folder in self._root.iterdir():
+            if folder.is_symlink() or not folder.is_dir():
+                continue
+            lock = _lock_of(folder)
+            try:
+                lock.acquire(blocking=False)
+            except OSError:  # held, or not ours to delete
+                continue
+            lock.release()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock_of(folder: Path) -> filelock.BaseFileLock:
+    return filelock.FileLock(folder / _LOCK, thread_local=False)
+
 
 _BLOCK: Final = 8 * 1024 * 1024
 _TYPE_IDS: Final = {known.name: number for number, known in TENSOR_TYPES.items()}

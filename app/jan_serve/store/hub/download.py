@@ -27,10 +27,8 @@ from jan_serve.errors import (
     HubError,
     InvalidModel,
 )
-from jan_serve.store.files.file_errors import is_full, storage_error
-from jan_serve.store.files.file_hash import file_matches, hash_bytes, in_thread
-from jan_serve.store.files.record_files import record_file
-from jan_serve.store.files.small_files import TEMPORARY_SUFFIX, flush_folder
+from jan_serve.store.blobs import file_matches, hash_bytes, in_thread
+from jan_serve.store.files import TEMPORARY_SUFFIX, flush_folder, is_full, record_file, storage_error
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
 from jan_serve.store.index import STATE_FOLDER

@@ -17,11 +17,10 @@ import msgspec
 
 from jan_serve.core.models import LATEST_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
+from jan_serve.store.file_names import files_from, is_model_name, is_projector_name, preference
 from jan_serve.store.gguf.quantisation import quantisation_of
-from jan_serve.store.gguf.split_files import files_from
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
-from jan_serve.store.projectors import is_model_name, is_projector_name, preference
 
 MAX_LISTING_BYTES: Final = 32 << 20
 MAX_FILE_BYTES: Final = 1 << 42

@@ -17,10 +17,10 @@ import msgspec
 
 from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import JanServeError
-from jan_serve.store.files.file_errors import storage_error
+from jan_serve.store.files import storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
-from jan_serve.store.imports.found import FoundFile, FoundModel
+from jan_serve.store.imports.finders import FoundFile, FoundModel
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_names import canonical_name
 

@@ -1,21 +1,157 @@
-"""Records crashes, counters and times of a model across its loads.
+"""Records crashes, counters and times of a model across its loads, and how often its requests are tried.
 
 Times are seconds of the caller's monotonic clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
+from collections import deque
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from jan_serve.core.models import ModelFacts, ModelSource
-from jan_serve.errors import InvalidModel, JanServeError, ModelFailed, Unavailable
-from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
+from jan_serve.errors import (
+    EngineCrashed,
+    EngineFailure,
+    InvalidModel,
+    JanServeError,
+    ModelFailed,
+    Unavailable,
+)
+from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.source_resolver import Retention
-from jan_serve.supervisor.models.tries import RequestTrials
+from jan_serve.supervisor.workers.engine_client import SEND_AGAIN
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
+
+
+class RequestTrials:
+    """The requests of one model that run alone, one after the other. All others wait until they got on or ended."""
+
+    def __init__(self) -> None:
+        self.retries_total = 0
+        """Requests of the model that were tried again."""
+        self._suspects: deque[Tries] = deque()
+        self._changed = asyncio.Event()
+
+    def add(self, suspect: Tries) -> None:
+        self._suspects.append(suspect)
+
+    def remove(self, suspect: Tries) -> None:
+        self._suspects.remove(suspect)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def turn(self, tries: Tries) -> None:
+        """Wait until this request may run."""
+        while self._suspects and self._suspects[0] is not tries:
+            await self._changed.wait()
+
+
+class Tries:
+    """The tries of one request, in workers that end. `close` must follow."""
+
+    def __init__(self, trials: RequestTrials, retry: int) -> None:
+        """retry: how often it is tried again without having got on; the second time alone. 0: never."""
+        self._trials = trials
+        self._retry = retry
+        self._ends = 0
+        self.is_alone = False
+        """Whether it must run alone. Stays after `close`: a worker that then ended was ended by this request."""
+
+    @property
+    def may_retry(self) -> bool:
+        return self._retry > 0
+
+    async def turn(self) -> None:
+        """Wait until it may run."""
+        await self._trials.turn(self)
+
+    def again(self, error: EngineFailure) -> None:
+        """Its worker ended. Raises the error for its client if it is not tried again."""
+        self._ends += 1
+        if self._ends > self._retry:
+            raise self._last(error)
+        self._trials.retries_total += 1
+        if self._ends > 1 and not self.is_alone:
+            self.is_alone = True
+            self._trials.add(self)
+
+    def got_on(self) -> None:
+        """It did more than in any worker before: it is not what ended them."""
+        if self._ends:
+            self._ends = 0
+            self.close()
+            self.is_alone = False
+
+    def close(self) -> None:
+        if self.is_alone:
+            self._trials.remove(self)
+
+    def _last(self, error: EngineFailure) -> EngineFailure:
+        if not self.is_alone:
+            return error
+        return EngineCrashed(
+            f"{error.message.removesuffix(SEND_AGAIN)} It ended {self._ends} times while it ran this request, at last"
+            " while it ran nothing else: the request is not tried again."
+        )
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The model may start now."""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Back-off: it may start in `delay_s` seconds."""
+
+    delay_s: float
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """It crashed too often: reject its requests for `delay_s` seconds."""
+
+    delay_s: float
+
+
+Verdict = Start | Pause | Refuse
+
+
+class CrashLog:
+    """The crashes of one model file."""
+
+    def __init__(self, limits: RestartLimits) -> None:
+        self._limits = limits
+        self._recent: list[float] = []
+        self._consecutive = 0
+        self._failed_until: float | None = None
+
+    def record(self, now: float) -> None:
+        limits = self._limits
+        self._recent = [time for time in self._recent if now - time < limits.window_s]
+        self._consecutive = self._consecutive + 1 if self._recent else 1
+        self._recent.append(now)
+        if len(self._recent) >= limits.max_crashes:
+            self._failed_until = now + limits.cooldown_s
+
+    def verdict(self, now: float) -> Verdict:
+        """Whether the model may start. The end of a cool-down resets the count."""
+        if self._failed_until is not None:
+            if now < self._failed_until:
+                return Refuse(self._failed_until - now)
+            self._failed_until = None
+            self._recent.clear()
+            self._consecutive = 0
+        if self._consecutive == 0:
+            return Start()
+        pauses = self._limits.backoff_s
+        pause = pauses[min(self._consecutive, len(pauses)) - 1]
+        delay = self._recent[-1] + pause - now
+        return Pause(delay) if delay > 0 else Start()
+
 
 _PROJECTOR_TRIES = 2
 _LOADS: Final = 3

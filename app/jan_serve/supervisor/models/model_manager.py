@@ -29,7 +29,7 @@ from jan_serve.supervisor.models.source_resolver import (
     Retention,
     SourceResolver,
 )
-from jan_serve.supervisor.workers.spare_worker import SpareWorker
+from jan_serve.supervisor.workers.child_process import SpareWorker
 
 logger = logging.getLogger(__name__)
 

@@ -203,7 +203,7 @@ async def test_no_room_is_reported_before_anything_is_downloaded(
     def nearly_full(_: Path) -> Any:
         return shutil._ntuple_diskusage(100 << 20, 96 << 20, 4 << 20)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("jan_serve.store.files.file_errors.shutil.disk_usage", nearly_full)
+    monkeypatch.setattr("jan_serve.store.files.shutil.disk_usage", nearly_full)
     with pytest.raises(InsufficientStorage, match=r"needs 0\.00 GB .* only 0\.00 GB are free"):
         await bench.pull()
     assert bench.hub.asked("/resolve/") == []

@@ -12,8 +12,7 @@ import pytest
 
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.header_checks import check_adapter
-from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.projectors import read_projector
+from jan_serve.store.gguf.model_file import read_model_file, read_projector
 from models.recipe.fixtures import write_tiny_llama
 from models.recipe.lora_file import llama_shapes, write_lora
 from models.recipe.mixture_fixtures import write_tiny_mixture

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from jan_serve.store.imports.found import FoundModel
+from jan_serve.store.imports.finders import FoundModel
 from tests.unit.store.gguf_builder import GgufBytes
 
 MODEL = GgufBytes().build()

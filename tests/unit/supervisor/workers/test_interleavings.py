@@ -39,9 +39,9 @@ from jan_serve.ipc.messages import (
     WorkerRequest,
 )
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.workers import spare_worker, worker_process
+from jan_serve.supervisor.workers import child_process, worker_process
+from jan_serve.supervisor.workers.child_process import SpareWorker
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
-from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerProcess, WorkerState
 from tests.support.exploring import Draws, explore
 from tests.support.fake_client import fake_facts
@@ -419,7 +419,7 @@ class Front:
 
 async def scenario(draws: Draws, patch: pytest.MonkeyPatch) -> None:
     world = World(draws)
-    for module in (worker_process, spare_worker):
+    for module in (worker_process, child_process):
         patch.setattr(module.ChildProcess, "spawn", world.spawn)
     spare = SpareWorker(kept_s=draws.choice((0.1, 60.0)))
     if draws.random() < 0.5:

@@ -12,10 +12,10 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
 from jan_serve.cli.output import Output, size_text
 from jan_serve.errors import StoreError
+from jan_serve.store.files import user_path
 from jan_serve.store.imports.finders import FINDERS, TITLES, find
 from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportStatus, assess, take_over
 from jan_serve.store.index import ModelIndex
-from jan_serve.store.paths import user_path
 from jan_serve.wiring.parts import other_programs
 
 _SHOWN_KIND = {"hf-cache": "hf"}

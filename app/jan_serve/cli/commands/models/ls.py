@@ -7,7 +7,7 @@ from typing import Any, Final
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text
 from jan_serve.errors import JanServeError
-from jan_serve.store.gguf.split_files import PartName
+from jan_serve.store.file_names import PartName
 from jan_serve.store.index import ModelEntry
 from jan_serve.store.resolve import ModelResolver
 

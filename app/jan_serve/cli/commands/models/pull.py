@@ -30,8 +30,7 @@ from jan_serve.store.model_advice import PURPOSES
 from jan_serve.wiring.parts import build_puller
 
 if TYPE_CHECKING:
-    from jan_serve.store.hub.pull import PullPlan
-    from jan_serve.store.hub.updates import NewerFiles
+    from jan_serve.store.hub.pull import NewerFiles, PullPlan
     from jan_serve.store.resolve import ModelResolver
 
 

@@ -12,7 +12,7 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text
 from jan_serve.store.index import ModelEntry, ModelIndex
-from jan_serve.store.remove import Removed, check_removable, is_own_file, remove_model
+from jan_serve.store.model_folder import Removed, check_removable, is_own_file, remove_model
 from jan_serve.wiring.parts import build_library
 
 

@@ -17,16 +17,15 @@ from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.hardware import accelerators
-from jan_serve.placement.beside_model import bytes_beside
 from jan_serve.placement.device_plan import plan_devices
 from jan_serve.placement.report import advice, lines
-from jan_serve.store.files.file_hash import file_matches
+from jan_serve.placement.workload import bytes_beside
+from jan_serve.store.blobs import file_matches
 from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.store.gguf.model_file import ModelFile
+from jan_serve.store.gguf.model_file import ModelFile, ProjectorFile
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.index import ModelEntry
 from jan_serve.store.measurements import certified
-from jan_serve.store.projectors import ProjectorFile
 
 if TYPE_CHECKING:
     from jan_serve.config import Settings

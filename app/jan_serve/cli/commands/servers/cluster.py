@@ -19,15 +19,14 @@ from jan_serve.cli.options import JsonOption, load_settings, setting_options
 from jan_serve.cli.output import Output
 from jan_serve.cluster import head as ray_head
 from jan_serve.cluster import ray_serve
-from jan_serve.cluster.cluster_file import ClusterFile, read_cluster_file
+from jan_serve.cluster.cluster_file import ClusterFile, ClusterMachine, capacity, read_cluster_file
 from jan_serve.cluster.head import ClusterRecord, forget_record, read_record, record_file, write_record
-from jan_serve.cluster.machines import ClusterMachine, capacity
 from jan_serve.cluster.ray_serve import ClusterFailed
 from jan_serve.cluster.replica import NoWay, listening_host, server_settings
 from jan_serve.config.fields import near_key
 from jan_serve.config.server_url import ServerAddress, checked_url
 from jan_serve.errors import SettingsError
-from jan_serve.store.paths import default_data_dir, user_path
+from jan_serve.store.files import default_data_dir, user_path
 
 _JOINING: Final = "Any other machine joins the same proxy with `jan-serve serve --proxy-url URL`."
 _FILE_HINT: Final = (

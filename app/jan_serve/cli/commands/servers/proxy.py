@@ -25,7 +25,7 @@ from jan_serve.fleet.strategies import StrategyName
 from jan_serve.http.errors import HttpError
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.proxy.settings import ProxySettings, Serving
-from jan_serve.store.paths import default_data_dir
+from jan_serve.store.files import default_data_dir
 
 if TYPE_CHECKING:
     from jan_serve.proxy.upstream.node_address import Network

@@ -33,8 +33,7 @@ from jan_serve.store.gguf.gguf_header import check_magic
 from jan_serve.store.index import DefaultModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring.model_sources import ModelSources
-from jan_serve.wiring.parts import build_library, build_manager, build_resolver
-from jan_serve.wiring.server_parts import ServerParts
+from jan_serve.wiring.parts import ServerParts, build_library, build_manager, build_resolver
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver

@@ -34,7 +34,7 @@ from jan_serve.daemon.executor import (
 )
 from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServicePlan, ServiceSpec, ServiceStatus, Start
 from jan_serve.resources import builtin_model
-from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.measurements import SelfChecks
 
 SystemOption = Annotated[
     bool, typer.Option("--system", help="Manage the service of this machine instead of that of this user.")

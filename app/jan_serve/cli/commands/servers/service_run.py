@@ -18,8 +18,7 @@ from jan_serve.cli.server.listen import AlreadyServing
 from jan_serve.config import LoadedSettings
 from jan_serve.daemon.launchd import SOCKET_KEY
 from jan_serve.daemon.windows import host_service
-from jan_serve.store.files.small_files import private_folder, private_opener
-from jan_serve.store.paths import default_data_dir
+from jan_serve.store.files import default_data_dir, private_folder, private_opener
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver

@@ -12,7 +12,7 @@ import pytest
 from jan_serve.cli.main import main
 from jan_serve.core.models import Variant
 from jan_serve.resources import builtin_model
-from jan_serve.store.variants import VariantIndex
+from jan_serve.store.index import VariantIndex
 from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key
 
 pytestmark = pytest.mark.usefixtures("own_folders")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.core.models import Variant
-from jan_serve.store.variants import VariantIndex
+from jan_serve.store.index import VariantIndex
 from tests.support.managed import add_model
 from tests.unit.cli.conftest import Run
 

@@ -11,9 +11,8 @@ import pytest
 from jan_serve.cli.commands.servers import cluster
 from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
-from jan_serve.cluster.cluster_file import ClusterFile
+from jan_serve.cluster.cluster_file import ClusterFile, ClusterMachine
 from jan_serve.cluster.head import ClusterRecord, RayHead, record_file, write_record
-from jan_serve.cluster.machines import ClusterMachine
 from tests.support.fake_proxy import fake_proxy
 
 

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jan_serve.store.files.process_folder import ProcessFolder
+from jan_serve.store.gguf.weight_update import ProcessFolder
 
 LIVES = """
 import sys
 from pathlib import Path
-from jan_serve.store.files.process_folder import ProcessFolder
+from jan_serve.store.gguf.weight_update import ProcessFolder
 folder = ProcessFolder(Path(sys.argv[1]))
 print(folder.path(), flush=True)
 sys.stdin.read()

@@ -1,3 +1,5 @@
+"""What names of files say, and headers of projectors."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,9 +8,18 @@ import pytest
 
 from jan_serve.errors import InvalidModel
 from jan_serve.resources import builtin_model
-from jan_serve.store import projectors
-from jan_serve.store.projectors import is_projector_name, projectors_for, read_projector
+from jan_serve.store import file_names
+from jan_serve.store.file_names import PartName, is_projector_name, projectors_for
+from jan_serve.store.gguf.model_file import read_projector
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector
+
+
+def test_names_of_parts() -> None:
+    assert PartName.parse("a-b-00002-of-00005.gguf") == PartName("a-b", 2, 5)
+    assert PartName("a", 1, 2).all_files() == ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
+    assert PartName.parse("a-b.gguf") is None
+    assert PartName.parse("-00001-of-00002.gguf") is None
+
 
 FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
     "one model": (
@@ -67,15 +78,15 @@ def test_a_projector_is_known_by_its_name() -> None:
 
 def test_a_folder_of_many_models_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    stem = projectors._stem  # pyright: ignore[reportPrivateUsage]: its calls are the work
+    stem = file_names._own_stem  # pyright: ignore[reportPrivateUsage]: its calls are the work
 
     def counted(file: str) -> str:
         read.append(file)
         return stem(file)
 
-    monkeypatch.setattr(projectors, "_stem", counted)
+    monkeypatch.setattr(file_names, "_own_stem", counted)
     models = [f"model-{number}-Q8_0.gguf" for number in range(500)]
-    of = projectors.projectors_among([*models, "mmproj-model-7-f16.gguf"])
+    of = file_names.projectors_among([*models, "mmproj-model-7-f16.gguf"])
     assert [model for model in models if of(model)] == ["model-7-Q8_0.gguf"]
     assert len(read) <= 2 * len(models) + 1
 

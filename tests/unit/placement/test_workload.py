@@ -6,7 +6,7 @@ import msgspec
 
 from jan_serve.core.placement import ModelParts
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.beside_model import HEAD_BATCH, bytes_beside
+from jan_serve.placement.workload import HEAD_BATCH, bytes_beside
 
 SIZES = {"p": 400, "d": 4_000}
 

@@ -1,20 +1,48 @@
-"""Calibrations on the disk: they survive a restart, and end with their model."""
+"""What was measured on this machine."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jan_serve.core.measurements import Calibration
 from jan_serve.errors import ModelNotFound, StoreError, Unavailable
-from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver
 from tests.support.managed import add_model
+from tests.unit.core.test_measurements import OLD, changed
 from tests.unit.store.descriptors import no_descriptors
+
+
+def test_each_version_keeps_its_last_run(tmp_path: Path) -> None:
+    checks = SelfChecks(tmp_path)
+    assert (checks.all(), checks.before("1.0.0")) == ((), None)
+    checks.put(OLD)
+    assert checks.before("1.0.0") == OLD  # its own, where there is no other
+    later = changed()
+    checks.put(later)
+    checks.put(msgspec.structs.replace(later, at=300.0))
+    assert [(check.version, check.at) for check in SelfChecks(tmp_path).all()] == [
+        ("1.0.0", 100.0),
+        ("1.1.0", 300.0),
+    ]
+    assert checks.before("1.1.0") == OLD
+    assert checks.before("1.2.0") == msgspec.structs.replace(later, at=300.0)
+    back = checks.before("1.0.0")
+    assert back is not None and back.version == "1.1.0"  # after a downgrade
+
+
+def test_names_of_versions_are_no_paths(tmp_path: Path) -> None:
+    checks = SelfChecks(tmp_path)
+    checks.put(msgspec.structs.replace(OLD, version="../../1.0 (dev)"))
+    assert [path.name for path in (tmp_path / "selfcheck").iterdir()] == [".._.._1.0__dev_.json"]
+    assert len(checks.all()) == 1
+
 
 SURE = Calibration(
     temperature=1.5, examples=20, accuracy=0.75, loss_before=0.9, loss_after=0.7, at_bound=False
