@@ -10,9 +10,8 @@ import jsonschema
 from jsonschema.validators import validator_for
 
 from jan_serve.chat.call_layout import JsonArguments, NestedTagArguments
-from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.tools_as_text import write_calls
 from jan_serve.core.events import ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any, Final, NamedTuple, cast
 
-from jan_serve.chat.literals import literal_start
+from jan_serve.chat.json_stream import literal_start
 
 MAX_DEPTH: Final = 100
 """Templates, and writers of calls, descend into arguments: deeper ones would end the conversation."""

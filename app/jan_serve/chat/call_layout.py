@@ -1,13 +1,20 @@
-"""The layout of a family's tool calls, as data: for grammars that constrain calls, and for writing calls to a history.
+"""The layout of a family's tool calls, as data, for grammars that constrain calls and for writing calls to a history;
+and the ids of calls. Parsers accept more than a model should write.
 
-Parsers do not use it: they accept more than a model should write.
+Ids of calls are unique in a chat. The caller supplies the randomness.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Final
 
 import msgspec
+
+from jan_serve.core.messages import Message
 
 
 class Slot(Enum):
@@ -33,6 +40,13 @@ CALL_ID_PATTERN = "[a-zA-Z0-9_-]{1,40}"
 INDEX_PATTERN = "0|[1-9][0-9]{0,3}"
 
 Parts = tuple[str | Slot, ...]
+_SLOT: Final = re.compile(rf"\$({'|'.join(slot.name for slot in Slot)})")
+
+
+def parts(text: str) -> Parts:
+    """The text with a Slot for each `$` and its name."""
+    pieces = enumerate(_SLOT.split(text))
+    return tuple(Slot[piece] if index % 2 else piece for index, piece in pieces if piece)
 
 
 class JsonArguments(msgspec.Struct, frozen=True):
@@ -132,3 +146,75 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(part, str) and trigger in part:
                 return (part[part.index(trigger) + len(trigger) :], *parts[number + 1 :])
         return rest
+
+
+class IdStyle(Enum):
+    """The style of call ids that a template checks or shows."""
+
+    PLAIN = "plain"
+    NINE_CHARACTERS = "nine_characters"
+    """Nine letters and digits: Mistral's templates reject other ids."""
+    FUNCTION_INDEX = "function_index"
+    """`functions.NAME:INDEX`, with the index counted over the chat: Kimi's templates show it to the model."""
+
+
+_NINE: Final = 9
+_ATTEMPTS: Final = 1000
+
+
+def ids_in(messages: Iterable[Message]) -> frozenset[str]:
+    """The ids of the calls and results of a chat."""
+    ids = {call.id for message in messages for call in message.tool_calls}
+    return frozenset(ids | {message.tool_call_id for message in messages if message.tool_call_id is not None})
+
+
+def nine_characters(call_id: str) -> str:
+    """The id itself if it has nine letters and digits; else such an id made from it, always the same."""
+    if len(call_id) == _NINE and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:_NINE]
+
+
+class CallIds:
+    """Makes ids for the calls of one request, across all its choices. An instance is an `IdFactory`."""
+
+    def __init__(self, style: IdStyle, taken: Iterable[str], random_text: Callable[[], str]) -> None:
+        """taken: ids in use. random_text: returns nine or more random ASCII letters and digits."""
+        self._style = style
+        self._taken = set(taken)
+        self._random_text = random_text
+        self._next_index = len(self._taken)
+
+    def __call__(self, name: str, own_id: str = "") -> str:
+        """A new id for a call of the tool `name`. Raises RuntimeError if `random_text` returns only taken ids.
+
+        own_id: that the model wrote. It stays if it has the style and is new: the history then shows what it wrote.
+        """
+        if own_id not in self._taken and self._has_style(own_id, name):
+            self._taken.add(own_id)
+            return own_id
+        for _ in range(_ATTEMPTS):
+            call_id = self._make(name)
+            if call_id not in self._taken:
+                self._taken.add(call_id)
+                return call_id
+        raise RuntimeError(f"no new id for a tool call in {_ATTEMPTS} attempts")
+
+    def _has_style(self, own_id: str, name: str) -> bool:
+        match self._style:
+            case IdStyle.PLAIN:
+                return re.fullmatch(CALL_ID_PATTERN, own_id) is not None
+            case IdStyle.NINE_CHARACTERS:
+                return nine_characters(own_id) == own_id
+            case IdStyle.FUNCTION_INDEX:
+                return re.fullmatch(rf"functions\.{re.escape(name)}:({INDEX_PATTERN})", own_id) is not None
+
+    def _make(self, name: str) -> str:
+        match self._style:
+            case IdStyle.PLAIN:
+                return f"call_{self._random_text()}"
+            case IdStyle.NINE_CHARACTERS:
+                return self._random_text()[:_NINE]
+            case IdStyle.FUNCTION_INDEX:
+                self._next_index += 1
+                return f"functions.{name}:{self._next_index - 1}"

@@ -1,4 +1,4 @@
-"""Detects the answer format of a model from its chat template."""
+"""What a chat template says of its model: the answer format, and whether it shows tools, thoughts and calls."""
 
 from __future__ import annotations
 
@@ -7,94 +7,36 @@ from functools import lru_cache
 from typing import Final
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.formats.command_r import COHERE2_MOE, COMMAND_R, COMMAND_R7B
-from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1, DEEPSEEK_V3_2, DEEPSEEK_V4
-from jan_serve.chat.formats.function_elements import MINICPM5, QWEN3_CODER, SEED_OSS
-from jan_serve.chat.formats.functionary import FUNCTIONARY_V3_1, FUNCTIONARY_V3_2
-from jan_serve.chat.formats.gemma import FUNCTION_GEMMA, GEMMA4
-from jan_serve.chat.formats.glm4 import GLM_4_5, GLM_4_7, HUNYUAN3
-from jan_serve.chat.formats.gpt_oss import GPT_OSS
-from jan_serve.chat.formats.hermes import GENERIC, HERMES, SMOLLM3
-from jan_serve.chat.formats.kimi import KIMI_K2, KIMI_K3
-from jan_serve.chat.formats.marked_json import (
-    APERTUS,
-    APRIEL,
-    FIREFUNCTION,
-    GIGACHAT3,
-    GIGACHAT3_1,
-    GRANITE3,
-    GRANITE3_2,
-    GRANITE4,
-    GRANITE_CODE,
-    HUNYUAN,
-    INTERNLM,
-    JAMBA,
-    NEMOTRON,
-    PHI4,
-)
-from jan_serve.chat.formats.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
-from jan_serve.chat.formats.mistral import MISTRAL_ARGS, MISTRAL_ARRAY, MISTRAL_CALL_ID
-from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
-from jan_serve.chat.formats.python_calls import LFM2, LLAMA3, LLAMA4, MINICPM3, OLMO3, PYTHON_LIST, XLAM
-from jan_serve.chat.formats.solar_open import SOLAR_OPEN
+from jan_serve.chat.formats import bare_names, elements, marked_json, messages, own_notations, python_calls
 
-FORMATS: Final[tuple[ChatFormat, ...]] = (
-    # Signatures unique to one family.
-    GPT_OSS,
-    MUSE_GLIMMER,
-    FUNCTIONARY_V3_2,
-    KIMI_K3,
-    KIMI_K2,
-    SOLAR_OPEN,
-    DEEPSEEK_V3_2,
-    DEEPSEEK_V4,
-    DEEPSEEK_V3_1,
-    DEEPSEEK_R1,
-    COHERE2_MOE,
-    COMMAND_R7B,
-    COMMAND_R,
-    MISTRAL_CALL_ID,
-    MISTRAL_ARGS,
-    MISTRAL_ARRAY,
-    GEMMA4,
-    FUNCTION_GEMMA,
-    MINIMAX_M3,
-    MINIMAX_M2,
-    MINIMAX_M1,
-    APERTUS,
-    APRIEL,
-    JAMBA,
-    HUNYUAN,
-    INTERNLM,
-    NEMOTRON,
-    FIREFUNCTION,
-    GIGACHAT3_1,
-    GIGACHAT3,
-    HUNYUAN3,
-    MINICPM3,
-    LFM2,
-    OLMO3,
-    SMOLLM3,
-    MINICPM5,
-    SEED_OSS,
-    # A variant comes before the format it derives from.
-    GLM_4_7,
-    GLM_4_5,
-    QWEN3_CODER,
-    FUNCTIONARY_V3_1,
-    GRANITE4,
-    GRANITE3_2,
-    GRANITE3,
-    PHI4,
-    HERMES,
-    PYTHON_LIST,
-    XLAM,
-    LLAMA4,
-    LLAMA3,
-    GRANITE_CODE,
-    GENERIC,
+# First signatures unique to one family. A variant comes before the format it derives from.
+_ORDER: Final = (
+    "gpt-oss muse-glimmer functionary-v3.2 kimi-k3 kimi-k2 solar-open deepseek-v3.2 deepseek-v4 deepseek-v3.1"
+    " deepseek-r1 cohere2-moe command-r7b command-r mistral-call-id mistral-args mistral-array gemma4 function-gemma"
+    " minimax-m3 minimax-m2 minimax-m1 apertus apriel jamba hunyuan internlm nemotron firefunction gigachat3.1"
+    " gigachat3 hunyuan3 minicpm3 lfm2 olmo3 smollm3 minicpm5 seed-oss glm-4.7 glm-4.5 qwen3-coder functionary-v3.1"
+    " granite4 granite3.2 granite3 phi4 hermes python-list xlam llama4 llama3 granite-code generic"
 )
+_KNOWN: Final = {
+    each.name: each
+    for notation in (bare_names, elements, marked_json, messages, own_notations, python_calls)
+    for each in vars(notation).values()
+    if isinstance(each, ChatFormat)
+}
+
+FORMATS: Final = tuple(_KNOWN[name] for name in _ORDER.split())
 """All formats, in the order they are tried. The last one matches every template."""
+
+CHATML_TURN_END: Final = "<|im_end|>"
+"""A model that was not tuned on ChatML has no token for the end of a turn, and writes it as text."""
+
+CHATML: Final = (
+    "{%- for message in messages -%}"
+    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
+)
+"""The template for models without one: most GGUF files without a template were tuned on it. It shows no tools."""
 
 _CODE: Final = re.compile(r"\{[{%](.*?)[}%]\}", re.DOTALL)
 _STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)", re.DOTALL)

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jan_serve.chat.chat_format import ChatFormat, nine_characters
+from jan_serve.chat.call_layout import nine_characters
+from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.template_traits import TemplateTraits
 from jan_serve.chat.tools_as_text import (
     joined_content,

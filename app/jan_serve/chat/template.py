@@ -19,8 +19,7 @@ import msgspec
 from jan_serve.chat.call_arguments import read_arguments
 from jan_serve.chat.call_form import PROBE_TOOLS, learned_form, probe_history
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.chatml import CHATML
-from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
+from jan_serve.chat.detect import CHATML, detect_format, knows_tools, writes_calls
 from jan_serve.chat.history import shown_history
 from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.chat.template_traits import PROBE_ID, traits_of

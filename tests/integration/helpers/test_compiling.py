@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.formats.marked_json import HERMES
 from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import (
     CompiledGrammar,

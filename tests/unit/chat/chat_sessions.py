@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from jan_serve.chat.call_form import in_form
-from jan_serve.chat.chat_format import CallIds, ids_in
+from jan_serve.chat.call_layout import CallIds, ids_in
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.detect import detect_format
-from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import rendered_chat
 from jan_serve.chat.template_traits import traits_of
 from jan_serve.core.events import ReasoningDelta, TextDelta, ToolCallDelta

@@ -12,11 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jan_serve.chat.call_form import in_form, texts_of, with_texts
-from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
-from jan_serve.chat.formats.function_elements import QWEN3_CODER
-from jan_serve.chat.formats.gpt_oss import GPT_OSS
-from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.chat.formats.elements import QWEN3_CODER
+from jan_serve.chat.formats.messages import GPT_OSS
 from jan_serve.chat.template import rendered_chat
 from jan_serve.chat.template_traits import traits_of
 from jan_serve.core.events import ToolCallDelta

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jan_serve.chat.call_arguments import object_arguments
-from jan_serve.chat.chat_format import nine_characters
+from jan_serve.chat.call_layout import nine_characters
 from jan_serve.chat.history import with_results_at_their_calls
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.detect import detect_format
-from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.events import TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall

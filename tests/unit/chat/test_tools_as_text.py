@@ -17,7 +17,7 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.hermes import GENERIC
+from jan_serve.chat.formats.marked_json import GENERIC
 from jan_serve.chat.formats.python_calls import LLAMA3
 from jan_serve.chat.tools_as_text import tool_instructions, with_tools_as_text, write_calls
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall

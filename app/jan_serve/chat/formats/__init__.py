@@ -1,1 +1,1 @@
-"""The answer formats of model families, one file each: signature, parser and call layout. `detect` lists them."""
+"""The answer formats of model families, one file for each notation of calls. `detect` lists them."""

@@ -14,13 +14,13 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from jan_serve.chat.call_layout import CallLayout, PythonArguments, Slot
-from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
-from jan_serve.chat.json_stream import ObjectWriter, json_escaped
-from jan_serve.chat.literals import copy_literal
+from jan_serve.chat.call_layout import CallLayout, PythonArguments, parts
+from jan_serve.chat.chat_format import ChatFormat, Signature, StreamParser, Thought
+from jan_serve.chat.json_stream import ObjectWriter, copy_literal, json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marker_parser import marker_parser
+from jan_serve.chat.parsers.marker_parser import MarkerParser
 from jan_serve.chat.text_stream import NAME, Steps, TextStream
 
 _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
@@ -38,57 +38,51 @@ class PythonCalls(msgspec.Struct, frozen=True, kw_only=True):
     or_json: JsonCalls | None = None
     lines: bool = False
 
-    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
-        return _read_calls(context, self, marker)
-
-
-def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Steps[None]:
-    stream = context.stream
-    yield from stream.skip_space()
-    in_list = (yield from stream.accept("[")) is not None
-    yield from stream.skip_space()
-    if syntax.or_json is not None and (yield from stream.peek(1)) == "{":
-        yield from syntax.or_json(context, "[" if in_list else marker)
-        return
-    any_call = False
-    while not any_call or (yield from _has_another(context, syntax, in_list)):
+    def __call__(self, context: StreamParser, marker: str) -> Steps[None]:
+        stream = context.stream
         yield from stream.skip_space()
-        begun_name = yield from _read_call(context, syntax)
-        if begun_name is not None:
-            context.release(begun_name if syntax.known_only else "", syntax.suffix)
+        in_list = (yield from stream.accept("[")) is not None
+        yield from stream.skip_space()
+        if self.or_json is not None and (yield from stream.peek(1)) == "{":
+            yield from self.or_json(context, "[" if in_list else marker)
             return
-        any_call = True
-        stream.record()
-        yield from stream.skip_space()
-    if in_list:
-        yield from stream.accept("]")
-        yield from stream.skip_space()
-    stream.stop_recording()
-    yield from stream.accept(*syntax.closers)
+        any_call = False
+        while not any_call or (yield from self._has_another(context, in_list)):
+            yield from stream.skip_space()
+            begun_name = yield from self._read_call(context)
+            if begun_name is not None:
+                context.release(begun_name if self.known_only else "", self.suffix)
+                return
+            any_call = True
+            stream.record()
+            yield from stream.skip_space()
+        if in_list:
+            yield from stream.accept("]")
+            yield from stream.skip_space()
+        stream.stop_recording()
+        yield from stream.accept(*self.closers)
 
+    def _has_another(self, context: StreamParser, in_list: bool) -> Steps[bool]:
+        if in_list:
+            return (yield from context.stream.accept(",")) is not None
+        next_one = yield from context.stream.peek(1)
+        return self.lines and re.match(r"[^\W\d]", next_one) is not None
 
-def _has_another(context: ParseContext, syntax: PythonCalls, in_list: bool) -> Steps[bool]:
-    if in_list:
-        return (yield from context.stream.accept(",")) is not None
-    next_one = yield from context.stream.peek(1)
-    return syntax.lines and re.match(r"[^\W\d]", next_one) is not None
-
-
-def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[str | None]:
-    """Read `name(…)`. If it is not a call, nothing is announced, and what may begin its name is returned."""
-    stream, out = context.stream, context.out
-    begun_name = yield from stream.take_matching(NAME)
-    name = begun_name.removesuffix(syntax.suffix)
-    if not name or (syntax.known_only and name not in context.tools) or not (yield from stream.accept("(")):
-        return begun_name
-    context.open_call(name)
-    out.arguments("{")
-    malformed = yield from _read_arguments(stream, ObjectWriter(out.arguments))
-    if malformed is None:
-        out.arguments("}")
-    else:
-        yield from context.pass_rest(syntax.closers, malformed)
-    return None
+    def _read_call(self, context: StreamParser) -> Steps[str | None]:
+        """Read `name(…)`. If it is not a call, nothing is announced, and what may begin its name is returned."""
+        stream, out = context.stream, context.out
+        begun_name = yield from stream.take_matching(NAME)
+        name = begun_name.removesuffix(self.suffix)
+        if not name or (self.known_only and name not in context.tools) or not (yield from stream.accept("(")):
+            return begun_name
+        context.open_call(name)
+        out.arguments("{")
+        malformed = yield from _read_arguments(stream, ObjectWriter(out.arguments))
+        if malformed is None:
+            out.arguments("}")
+        else:
+            yield from context.pass_rest(self.closers, malformed)
+        return None
 
 
 def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | None]:
@@ -112,60 +106,59 @@ def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | No
             return ""
 
 
-TAG = "<|python_tag|>"
+_TAG: Final = "<|python_tag|>"
 
 _objects = JsonCalls(known_only=True)
 _python = PythonCalls(known_only=True, suffix=".call", or_json=_objects)
 
 
-def _read_answer(context: ParseContext, marker: str) -> Steps[None]:
+def _read_answer(context: StreamParser, marker: str) -> Steps[None]:
     """JSON objects; or Python calls in a list or after the tag, which Llama 3.2 writes on request."""
-    stream = context.stream
-    yield from stream.skip_space()
-    first = yield from stream.peek(1)
-    if first == "[" or (marker == TAG and first != "{"):
-        yield from _python(context, marker)
-    else:
-        yield from _objects(context, marker)
+    yield from context.stream.skip_space()
+    first = yield from context.stream.peek(1)
+    is_python = first == "[" or (marker == _TAG and first != "{")
+    yield from (_python if is_python else _objects)(context, marker)
 
+
+_UNMARKED = MarkerParser(_read_answer, (_TAG,), first=_read_answer)
 
 LLAMA3 = ChatFormat(
     name="llama3",
     signature=Signature(all_of=("<|start_header_id|>", '"parameters": ')),
-    parse=marker_parser(_read_answer, TAG, first=_read_answer),
+    parse=_UNMARKED,
     calls=CallLayout(
-        call=('{"name": "', Slot.NAME, '", "parameters": ', Slot.ARGUMENTS, "}"),
+        call=parts('{"name": "$NAME", "parameters": $ARGUMENTS}'),
         separator="; ",
         triggers=('{"name": "',),
         at_start=True,
         confirmed_by='"',
         parallel=False,
     ),
-    special_tokens=(TAG,),
+    special_tokens=(_TAG,),
 )
 
-
-_LIST_EXAMPLE = "[func_name1(params_name1=params_value1"
-_MARKS = ("<|python_start|>", "<|python_end|>")
+_LIST_EXAMPLE: Final = "[func_name1(params_name1=params_value1"
+_MARKS: Final = ("<|python_start|>", "<|python_end|>")
 """Calls follow either: the first opens a list, the second ends a text that the template puts before them."""
 
-LLAMA4 = msgspec.structs.replace(
+LLAMA4 = replace(
     LLAMA3,
     name="llama4",
     signature=Signature(all_of=("<|header_start|>",), none_of=(_LIST_EXAMPLE,)),
-    parse=marker_parser(_read_answer, *_MARKS, first=_read_answer),
-    calls=msgspec.structs.replace(LLAMA3.calls, separator="", parallel=True),
+    parse=replace(_UNMARKED, openers=_MARKS),
+    calls=replace(LLAMA3.calls, separator="", parallel=True),
     thought=None,
     special_tokens=_MARKS,
 )
 
+
 PYTHON_LIST = ChatFormat(
     name="python-list",
     signature=Signature(all_of=(_LIST_EXAMPLE,)),
-    parse=marker_parser(_read_answer, *_MARKS, first=_read_answer),
+    parse=LLAMA4.parse,
     calls=CallLayout(
         opening="[",
-        call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
+        call=parts("$NAME($ARGUMENTS)"),
         separator=", ",
         closing="]",
         arguments=PythonArguments(),
@@ -179,10 +172,10 @@ PYTHON_LIST = ChatFormat(
 XLAM = ChatFormat(
     name="xlam",
     signature=Signature(all_of=('[{"name": "tool_call_name", "arguments": {',)),
-    parse=marker_parser(_read_answer, TAG, first=_read_answer),
+    parse=_UNMARKED,
     calls=CallLayout(
         opening="[",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        call=parts('{"name": "$NAME", "arguments": $ARGUMENTS}'),
         separator=", ",
         closing="]",
         triggers=('[{"name": "',),
@@ -191,45 +184,41 @@ XLAM = ChatFormat(
     ),
 )
 
-_LFM_OPEN = "<|tool_call_start|>"
-_LFM_CLOSE = "<|tool_call_end|>"
+_LFM = ("<|tool_call_start|>", "<|tool_call_end|>")
 
 LFM2 = ChatFormat(
     name="lfm2",
-    signature=Signature(any_of=(_LFM_OPEN, "<|tool_list_start|>", '"List of tools: ["')),
-    parse=marker_parser(
-        PythonCalls(closers=(_LFM_CLOSE,), or_json=JsonCalls(closers=(_LFM_CLOSE,))), _LFM_OPEN
-    ),
+    signature=Signature(any_of=(_LFM[0], "<|tool_list_start|>", '"List of tools: ["')),
+    parse=MarkerParser(PythonCalls(closers=_LFM[1:], or_json=JsonCalls(closers=_LFM[1:])), _LFM[:1]),
     calls=CallLayout(
-        opening=_LFM_OPEN + "[",
-        call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
+        opening=_LFM[0] + "[",
+        call=parts("$NAME($ARGUMENTS)"),
         separator=", ",
-        closing="]" + _LFM_CLOSE,
+        closing="]" + _LFM[1],
         arguments=PythonArguments(json_words=True),
-        triggers=(_LFM_OPEN,),
+        triggers=_LFM[:1],
     ),
-    thought=Thought(ends=(_LFM_OPEN,)),
-    special_tokens=(_LFM_OPEN, _LFM_CLOSE, "<think>", "</think>"),
+    thought=Thought(ends=_LFM[:1]),
+    special_tokens=(*_LFM, "<think>", "</think>"),
     thought_field="thinking",
 )
 
 
 def _lines(name: str, signature: Signature, opening: str, closing: str, thought: Thought) -> ChatFormat:
     """One Python call a line, between two markers, which may have line breaks of their own."""
-    end = closing.lstrip()
     return ChatFormat(
         name=name,
         signature=signature,
-        parse=marker_parser(PythonCalls(closers=(end,), lines=True), opening),
+        parse=MarkerParser(PythonCalls(closers=(closing.lstrip(),), lines=True), (opening,)),
         calls=CallLayout(
             opening=opening,
-            call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
+            call=parts("$NAME($ARGUMENTS)"),
             separator="\n",
             closing=closing,
             arguments=PythonArguments(json_words=True),
             triggers=(opening,),
         ),
-        thought=msgspec.structs.replace(thought, ends=(opening,)),
+        thought=replace(thought, ends=(opening,)),
         special_tokens=(opening.split("\n")[0], closing.split("\n")[-1], *thought.opens, *thought.closes),
     )
 
@@ -240,8 +229,8 @@ OLMO3 = _lines(
 
 MINICPM3 = _lines(
     "minicpm3",
-    Signature(all_of=(_LFM_OPEN, "```python")),
-    f"{_LFM_OPEN}\n```python\n",
-    f"\n```\n{_LFM_CLOSE}",
+    Signature(all_of=(_LFM[0], "```python")),
+    f"{_LFM[0]}\n```python\n",
+    f"\n```\n{_LFM[1]}",
     Thought(opens=("<|thought_start|>",), closes=("<|thought_end|>",)),
 )

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.chat_format import ParseContext
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.json_stream import copy_json, json_string_value, read_json, read_json_string
 from jan_serve.chat.text_stream import NAME, Steps, discard
 from jan_serve.text.markers import marker_set
@@ -38,47 +38,43 @@ class JsonCalls(msgspec.Struct, frozen=True, kw_only=True):
     not_calls: tuple[str, ...] = ()
     closers: tuple[str, ...] = ()
 
-    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
-        return _read_calls(context, self, in_array=marker.endswith("["))
-
-
-def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Steps[None]:
-    stream = context.stream
-    yield from stream.skip_space()
-    # Small models put the objects between the markers into a block of Markdown.
-    fence = (yield from stream.accept(_FENCE)) if syntax.closers else None
-    yield from stream.skip_space()
-    in_array = in_array or (yield from stream.accept("[")) is not None
-    yield from stream.skip_space()
-    any_call = False
-    while (yield from stream.peek(1)) == "{":
-        call = _Call(context, syntax)
-        if not (yield from call.read()):
-            context.release(call.begun_name if syntax.known_only else "")
-            return
-        any_call = True
-        stream.record()
-        if in_array or syntax.closers:
-            yield from stream.read_matching(_BETWEEN, discard)
-        else:
-            yield from stream.skip_space()
-            yield from stream.accept(";")
-            yield from stream.skip_space()
-    if not any_call:
-        context.release()
-        return
-    stream.stop_recording()
-    if fence is not None:
-        yield from stream.accept(_FENCE_END)
+    def __call__(self, context: StreamParser, marker: str) -> Steps[None]:
+        stream = context.stream
         yield from stream.skip_space()
-    yield from stream.accept(*syntax.closers)
-    yield from stream.skip_space()
+        # Small models put the objects between the markers into a block of Markdown.
+        fence = (yield from stream.accept(_FENCE)) if self.closers else None
+        yield from stream.skip_space()
+        in_array = (yield from stream.accept("[")) is not None or marker.endswith("[")
+        yield from stream.skip_space()
+        any_call = False
+        while (yield from stream.peek(1)) == "{":
+            call = _Call(context, self)
+            if not (yield from call.read()):
+                context.release(call.begun_name if self.known_only else "")
+                return
+            any_call = True
+            stream.record()
+            if in_array or self.closers:
+                yield from stream.read_matching(_BETWEEN, discard)
+            else:
+                yield from stream.skip_space()
+                yield from stream.accept(";")
+                yield from stream.skip_space()
+        if not any_call:
+            context.release()
+            return
+        stream.stop_recording()
+        if fence is not None:
+            yield from stream.accept(_FENCE_END)
+            yield from stream.skip_space()
+        yield from stream.accept(*self.closers)
+        yield from stream.skip_space()
 
 
 class _Call:
     """Parses one object. If the name comes after the arguments, the arguments are held until then."""
 
-    def __init__(self, context: ParseContext, syntax: JsonCalls) -> None:
+    def __init__(self, context: StreamParser, syntax: JsonCalls) -> None:
         self._context = context
         self._syntax = syntax
         self._name: str | None = None
@@ -218,56 +214,54 @@ class BareNameCalls(msgspec.Struct, frozen=True, kw_only=True):
     known_only: bool = False
     or_json: JsonCalls | None = None
 
-    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
+    def __call__(self, context: StreamParser, marker: str) -> Steps[None]:
         stream = context.stream
         yield from stream.skip_space()
         if self.or_json is not None and (yield from stream.peek(1)) in ("{", "["):
             yield from self.or_json(context, marker)
             return
-        head = yield from _read_head(context, self)
+        head = yield from self._read_head(context)
         if head is None:
             context.release()
-            return
-        yield from _read_arguments(context, self, *head)
+        else:
+            yield from self._read_arguments(context, *head)
 
-
-def _read_head(context: ParseContext, syntax: BareNameCalls) -> Steps[tuple[str, str] | None]:
-    """Read up to the arguments, and return the tool's name and the model's id; None if this is not a call."""
-    stream = context.stream
-    yield from stream.accept(*syntax.before)
-    own_id = ""
-    if syntax.id_before is not None:
-        own_id = yield from stream.take_matching(NAME)
-        yield from stream.accept(syntax.id_before)
-    match = syntax.name.fullmatch((yield from stream.take_matching(NAME)))
-    if match is None or (syntax.known_only and match.group(1) not in context.tools):
-        return None
-    yield from stream.skip_space()
-    if syntax.call_id is not None and (yield from stream.accept(syntax.call_id)):
-        own_id = yield from stream.take_matching(NAME)
-    yield from stream.accept(*syntax.arguments)
-    yield from stream.skip_space()
-    if syntax.fence is not None and (yield from stream.accept(syntax.fence[0])):
+    def _read_head(self, context: StreamParser) -> Steps[tuple[str, str] | None]:
+        """Read up to the arguments, and return the tool's name and the model's id; None if this is not a call."""
+        stream = context.stream
+        yield from stream.accept(*self.before)
+        own_id = ""
+        if self.id_before is not None:
+            own_id = yield from stream.take_matching(NAME)
+            yield from stream.accept(self.id_before)
+        match = self.name.fullmatch((yield from stream.take_matching(NAME)))
+        if match is None or (self.known_only and match.group(1) not in context.tools):
+            return None
         yield from stream.skip_space()
-    # A name with more around it is an id.
-    return match[1], own_id or (match[0] if match[0] != match[1] else "")
+        if self.call_id is not None and (yield from stream.accept(self.call_id)):
+            own_id = yield from stream.take_matching(NAME)
+        yield from stream.accept(*self.arguments)
+        yield from stream.skip_space()
+        if self.fence is not None and (yield from stream.accept(self.fence[0])):
+            yield from stream.skip_space()
+        # A name with more around it is an id.
+        return match[1], own_id or (match[0] if match[0] != match[1] else "")
 
-
-def _read_arguments(context: ParseContext, syntax: BareNameCalls, name: str, own_id: str) -> Steps[None]:
-    stream, out = context.stream, context.out
-    if (yield from stream.peek(1)) != "{":
-        if (yield from stream.accept(*syntax.closers)) is None:
-            context.release()
+    def _read_arguments(self, context: StreamParser, name: str, own_id: str) -> Steps[None]:
+        stream, out = context.stream, context.out
+        if (yield from stream.peek(1)) != "{":
+            if (yield from stream.accept(*self.closers)) is None:
+                context.release()
+                return
+            context.open_call(name, own_id)
+            out.arguments("{}")
             return
         context.open_call(name, own_id)
-        out.arguments("{}")
-        return
-    context.open_call(name, own_id)
-    if (yield from copy_json(stream, out.arguments)):
-        yield from stream.skip_space()
-        if syntax.fence is not None and (yield from stream.accept(syntax.fence[1])):
+        if (yield from copy_json(stream, out.arguments)):
             yield from stream.skip_space()
-        yield from stream.accept(*syntax.closers)
-    elif syntax.closers and not stream.at_end:
-        # Broken JSON passes unchanged, so that clients can see the error.
-        yield from stream.read_until(marker_set(*syntax.closers), out.arguments)
+            if self.fence is not None and (yield from stream.accept(self.fence[1])):
+                yield from stream.skip_space()
+            yield from stream.accept(*self.closers)
+        elif self.closers and not stream.at_end:
+            # Broken JSON passes unchanged, so that clients can see the error.
+            yield from stream.read_until(marker_set(*self.closers), out.arguments)

@@ -4,60 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jan_serve.chat.chat_format import AnswerParser, ChatFormat, ParseContext, Thought
+import msgspec
+
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
-CallParser = Callable[[ParseContext, str], Steps[None]]
-"""Parses calls after the given marker. Releases text that is not a call (`ParseContext.release`)."""
+CallParser = Callable[[StreamParser, str], Steps[None]]
+"""Parses calls after the given marker. Releases text that is not a call (`StreamParser.release`)."""
 
 
-def marker_parser(
-    read_calls: CallParser,
-    *openers: str,
-    ignored: tuple[str, ...] = (),
-    around_text: tuple[str, str] = ("", ""),
-    first: CallParser | None = None,
-) -> AnswerParser:
-    """Make the parser of a format whose calls begin at one of `openers`.
+class MarkerParser(msgspec.Struct, frozen=True):
+    """The parser of a format whose calls begin at one of `openers`.
 
     ignored: markers without meaning, such as those around all calls. around_text: ordinary text that opens and closes
     the text of an answer, ignored there only. first: parses calls without a marker, at the start of the answer or after
     a thought; its marker is "".
     """
 
-    def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
-        thought = chat_format.thought
-        return _MarkerParser(thought, context, read_calls, openers, ignored, around_text, first).read()
+    read_calls: CallParser
+    openers: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+    around_text: tuple[str, str] = ("", "")
+    first: CallParser | None = None
 
-    return read
+    def __call__(self, context: StreamParser) -> Steps[None]:
+        return _Reader(self, context).read()
 
 
-class _MarkerParser:
-    def __init__(
-        self,
-        thought: Thought | None,
-        context: ParseContext,
-        read_calls: CallParser,
-        openers: tuple[str, ...],
-        ignored: tuple[str, ...],
-        around_text: tuple[str, str],
-        first: CallParser | None,
-    ) -> None:
-        self._thought = thought
+class _Reader:
+    def __init__(self, syntax: MarkerParser, context: StreamParser) -> None:
+        self._thought = thought = context.chat_format.thought
         self._context = context
-        self._read_calls = read_calls
-        self._openers = openers if context.tools else ()
-        self._hidden = frozenset(context.control_tokens)
-        self._text_open, self._text_close = around_text
+        self._read_calls = syntax.read_calls
+        self._openers = syntax.openers if context.tools else ()
+        self._first = syntax.first if context.tools else None
+        self._text_open, self._text_close = syntax.around_text
         self._is_text_open = False
-        self._first = first if context.tools else None
         opens, closes = (thought.opens, thought.closes) if thought is not None else ((), ())
-        own = {*self._openers, *opens, *closes, *around_text}
-        self._ignored = (*ignored, *(token for token in context.control_tokens if token not in own))
-        self._markers = marker_set(
-            *self._openers, *self._ignored, *opens, *closes, *(mark for mark in around_text if mark)
-        )
+        own = (*self._openers, *opens, *closes, *filter(None, syntax.around_text))
+        hidden = (token for token in context.control_tokens if token not in own)
+        self._ignored = (*syntax.ignored, *hidden)
+        self._markers = marker_set(*own, *self._ignored)
 
     def read(self) -> Steps[None]:
         context = self._context
@@ -107,7 +95,7 @@ class _MarkerParser:
 
     def _show(self, marker: str) -> None:
         """A marker of a thought where none is read: text, unless it is a control token."""
-        if marker not in self._hidden or not self._context.split_thoughts:
+        if marker not in self._context.control_tokens or not self._context.split_thoughts:
             self._context.out.text(marker)
 
     def _read_thought(self, opener: str) -> Steps[str | None]:

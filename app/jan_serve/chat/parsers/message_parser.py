@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.chat_format import ChatFormat, ParseContext
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.text_stream import Sink, Steps
 from jan_serve.text.markers import marker_set
 
@@ -31,7 +31,7 @@ THOUGHT: Final = Route(Kind.THOUGHT)
 
 
 class MessageParser(msgspec.Struct, frozen=True, kw_only=True):
-    """An AnswerParser for messages with these markers. A damaged message costs nothing of those after it.
+    """The parser of a format of messages with these markers. A damaged message costs nothing of those after it.
 
     start: begins every message, with the role; for the first one, the prompt contains both. heads: the possible
     beginnings of the rest of a header; an answer that begins otherwise is the text of a message that the prompt began.
@@ -48,15 +48,14 @@ class MessageParser(msgspec.Struct, frozen=True, kw_only=True):
     resumes: tuple[str, ...] = ()
     strays: tuple[str, ...] = ()
     route: Callable[[str], Route]
-    read_call: Callable[[ParseContext, str], Steps[Sink | None]]
+    read_call: Callable[[StreamParser, str], Steps[Sink | None]]
 
-    def __call__(self, chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
-        del chat_format
+    def __call__(self, context: StreamParser) -> Steps[None]:
         return _Reader(self, context).read()
 
 
 class _Reader:
-    def __init__(self, syntax: MessageParser, context: ParseContext) -> None:
+    def __init__(self, syntax: MessageParser, context: StreamParser) -> None:
         self._syntax = syntax
         self._context = context
         self._begins = (syntax.start, *syntax.resumes)

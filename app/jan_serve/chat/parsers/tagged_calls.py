@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.chat.call_layout import TaggedArguments
-from jan_serve.chat.chat_format import ParseContext
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.schema_types import STRING, property_schema, types_of, value_to_json
@@ -35,10 +35,10 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     call_opens: tuple[str, ...] = ()
-    name_end: str
+    name_end: str = ">"
     argument_open: str
-    key_end: str
-    value_open: str = ""
+    key_end: str = '"'
+    value_open: str = ">"
     value_close: str
     call_close: str
     closers: tuple[str, ...] = ()
@@ -50,129 +50,146 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
         """What ends the calls, on lines of its own: it also ends a value whose closing tag the model left out."""
         return tuple(f"\n{self.call_close}{gap}{closer}" for closer in self.closers for gap in ("\n", ""))
 
-    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
-        return _read_calls(context, self, marker)
-
-
-def _read_calls(context: ParseContext, syntax: TaggedCalls, marker: str) -> Steps[None]:
-    stream = context.stream
-    yield from stream.skip_space()
-    if syntax.or_json is not None and (yield from stream.peek(1)) == "{":
-        yield from syntax.or_json(context, marker)
-        return
-    opened = not syntax.call_opens or marker in syntax.call_opens
-    any_call = False
-    while opened or (yield from stream.accept(*syntax.call_opens)):
-        if not (yield from _read_call(context, syntax)):
+    def __call__(self, context: StreamParser, marker: str) -> Steps[None]:
+        stream = context.stream
+        yield from stream.skip_space()
+        if self.or_json is not None and (yield from stream.peek(1)) == "{":
+            yield from self.or_json(context, marker)
+            return
+        opened = not self.call_opens or marker in self.call_opens
+        any_call = False
+        while opened or (yield from stream.accept(*self.call_opens)):
+            if not (yield from self._read_call(context)):
+                context.release()
+                return
+            any_call, opened = True, False
+            stream.record()
+            yield from stream.skip_space()
+        if not any_call:
             context.release()
             return
-        any_call, opened = True, False
-        stream.record()
+        stream.stop_recording()
+        yield from stream.accept(*self.closers)
+
+    def _read_call(self, context: StreamParser) -> Steps[bool]:
+        """Read a call after its opening tag. False if it is not a call; nothing is announced then."""
+        stream, out = context.stream, context.out
+        name = yield from stream.take_matching(_NAME)
+        if self.name_end:
+            yield from stream.read_matching(_ATTRIBUTES, discard)
+            if not (yield from stream.accept(self.name_end)):
+                return False
         yield from stream.skip_space()
-    if not any_call:
-        context.release()
-        return
-    stream.stop_recording()
-    yield from stream.accept(*syntax.closers)
-
-
-def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
-    """Read a call after its opening tag. False if it is not a call; nothing is announced then."""
-    stream, out = context.stream, context.out
-    name = yield from stream.take_matching(_NAME)
-    if syntax.name_end:
-        yield from stream.read_matching(_ATTRIBUTES, discard)
-        if not (yield from stream.accept(syntax.name_end)):
+        argument = yield from stream.accept(self.argument_open)
+        if not name or not (argument or (yield from self._accept_end(context))):
             return False
-    yield from stream.skip_space()
-    argument = yield from stream.accept(syntax.argument_open)
-    if not name or not (argument or (yield from _accept_end(context, syntax))):
-        return False
-    context.open_call(name)
-    out.arguments("{")
-    if argument is None:
-        out.arguments("}")
-        return True
-    tool = context.tools.get(name)
-    schema: Mapping[str, Any] = tool.parameters if tool is not None else {}
-    members = ObjectWriter(out.arguments)
-    end, left = argument, _openings(syntax, schema)
-    while end is not None:
-        end = yield from _read_argument(context, syntax, schema, members, left, end)
-        if end in syntax.endings:
+        context.open_call(name)
+        out.arguments("{")
+        if argument is None:
             out.arguments("}")
             return True
-        if end == syntax.value_close:
-            yield from stream.skip_space()
-            end = yield from stream.accept(syntax.argument_open)
-            if end is None:
-                if (yield from _accept_end(context, syntax)) or not stream.at_end:
-                    out.arguments("}")
+        tool = context.tools.get(name)
+        schema: Mapping[str, Any] = tool.parameters if tool is not None else {}
+        members = ObjectWriter(out.arguments)
+        end, left = argument, self._openings(schema)
+        while end is not None:
+            end = yield from self._read_argument(context, schema, members, left, end)
+            if end in self.endings:
+                out.arguments("}")
                 return True
-    return True
-
-
-def _openings(syntax: TaggedCalls, schema: Mapping[str, Any]) -> dict[str, str]:
-    """The names of a tool's arguments, by what begins them on a line of its own.
-
-    There it ends the value before it too: models leave out a closing tag.
-    """
-    properties: object = schema.get("properties")
-    names = cast(dict[str, object], properties) if isinstance(properties, dict) else {}
-    return {f"\n{syntax.argument_open}{name}{syntax.key_end}": name for name in names}
-
-
-def _accept_end(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
-    """Read the end of a call. Models omit the tag if a closer follows; the closer is not read."""
-    stream = context.stream
-    if (yield from stream.accept(syntax.call_close)):
+            if end == self.value_close:
+                yield from stream.skip_space()
+                end = yield from stream.accept(self.argument_open)
+                if end is None:
+                    if (yield from self._accept_end(context)) or not stream.at_end:
+                        out.arguments("}")
+                    return True
         return True
-    for closer in syntax.closers:
-        if (yield from stream.is_next(closer)):
+
+    def _openings(self, schema: Mapping[str, Any]) -> dict[str, str]:
+        """The names of a tool's arguments, by what begins them on a line of its own.
+
+        There it ends the value before it too: models leave out a closing tag.
+        """
+        properties: object = schema.get("properties")
+        names = cast(dict[str, object], properties) if isinstance(properties, dict) else {}
+        return {f"\n{self.argument_open}{name}{self.key_end}": name for name in names}
+
+    def _accept_end(self, context: StreamParser) -> Steps[bool]:
+        """Read the end of a call. Models omit the tag if a closer follows; the closer is not read."""
+        stream = context.stream
+        if (yield from stream.accept(self.call_close)):
             return True
-    return False
+        for closer in self.closers:
+            if (yield from stream.is_next(closer)):
+                return True
+        return False
 
+    def _read_argument(
+        self,
+        context: StreamParser,
+        schema: Mapping[str, Any],
+        members: ObjectWriter,
+        left: dict[str, str],
+        opening: str,
+    ) -> Steps[str | None]:
+        """Read an argument after its opening tag. Returns its closing tag, or the one of `left` or of the endings that
+        ends it; None if it does not end. left: the openings of arguments that are not read yet; this one is taken out.
+        """
+        stream = context.stream
+        name = left.get(opening)
+        if name is None:
+            key: list[str] = []
+            if (yield from stream.read_until(marker_set(self.key_end), key.append)) is None:
+                return None
+            name = "".join(key)
+        left.pop(f"\n{self.argument_open}{name}{self.key_end}", None)
+        value = members.begin(f'"{json_escaped(name)}"')
+        value(": ")
+        attributes = ""
+        if self.value_open:
+            attributes = yield from stream.take_matching(_ATTRIBUTES)
+            if not (yield from stream.accept(self.value_open)):
+                # The tags are broken: the rest passes unchanged, or is dropped with a repeated name. The object stays
+                # open, so the arguments are not valid JSON.
+                if not stream.at_end:
+                    value(attributes)
+                    yield from stream.read_until(marker_set(self.call_close, *self.closers), value)
+                return None
+        types = _declared_types(attributes)
+        if types is None:
+            types = types_of(property_schema(schema, schema, name), schema)
+        layout = context.chat_format.calls.arguments
+        pad = layout.pad if isinstance(layout, TaggedArguments) else ""
+        if pad:
+            yield from stream.accept(pad)
+        ends = MarkerSet((self.value_close, *left, *self.endings))
+        return (yield from self._read_value(stream, value, types, pad, ends))
 
-def _read_argument(
-    context: ParseContext,
-    syntax: TaggedCalls,
-    schema: Mapping[str, Any],
-    members: ObjectWriter,
-    left: dict[str, str],
-    opening: str,
-) -> Steps[str | None]:
-    """Read an argument after its opening tag. Returns its closing tag, or the one of `left` or of the endings that ends
-    it; None if it does not end. left: the openings of arguments that are not read yet; this one is taken out.
-    """
-    stream = context.stream
-    name = left.get(opening)
-    if name is None:
-        key: list[str] = []
-        if (yield from stream.read_until(marker_set(syntax.key_end), key.append)) is None:
-            return None
-        name = "".join(key)
-    left.pop(f"\n{syntax.argument_open}{name}{syntax.key_end}", None)
-    value = members.begin(f'"{json_escaped(name)}"')
-    value(": ")
-    attributes = ""
-    if syntax.value_open:
-        attributes = yield from stream.take_matching(_ATTRIBUTES)
-        if not (yield from stream.accept(syntax.value_open)):
-            # The tags are broken: the rest passes unchanged, or is dropped with a repeated name. The object stays open,
-            # so the arguments are not valid JSON.
-            if not stream.at_end:
-                value(attributes)
-                yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), value)
-            return None
-    types = _declared_types(attributes)
-    if types is None:
-        types = types_of(property_schema(schema, schema, name), schema)
-    layout = context.calls.arguments
-    pad = layout.pad if isinstance(layout, TaggedArguments) else ""
-    if pad:
-        yield from stream.accept(pad)
-    ends = MarkerSet((syntax.value_close, *left, *syntax.endings))
-    return (yield from _read_value(stream, value, syntax, types, pad, ends))
+    def _read_value(
+        self, stream: TextStream, sink: Sink, types: frozenset[str], pad: str, ends: MarkerSet
+    ) -> Steps[str | None]:
+        """Read a value, and return what ended it."""
+        opening, closing = self.section or ("", "")
+        if opening and (yield from stream.accept(opening)):
+            # The section may contain the closing tag, so its end is searched first.
+            pieces: list[str] = []
+            if (yield from stream.read_until(marker_set(closing), pieces.append)) is None:
+                return None
+            sink(value_to_json("".join(pieces), types))
+            return (yield from stream.read_until(ends, pieces.append))
+        if types != STRING:
+            pieces = []
+            end = yield from stream.read_until(ends, pieces.append)
+            if end is not None:
+                sink(value_to_json("".join(pieces).removesuffix(pad), types))
+            return end
+        sink('"')
+        string = _StringValue(sink, pad)
+        end = yield from stream.read_until(ends, string.add, cut_off=discard)
+        if end is not None:
+            sink('"')
+        return end
 
 
 def _declared_types(attributes: str) -> frozenset[str] | None:
@@ -182,32 +199,6 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
     if match.group(1) == "true" or match.group(2) == "string":
         return STRING
     return frozenset({"number", "integer", "boolean", "null", "object", "array"})
-
-
-def _read_value(
-    stream: TextStream, sink: Sink, syntax: TaggedCalls, types: frozenset[str], pad: str, ends: MarkerSet
-) -> Steps[str | None]:
-    """Read a value, and return what ended it."""
-    opening, closing = syntax.section or ("", "")
-    if opening and (yield from stream.accept(opening)):
-        # The section may contain the closing tag, so its end is searched first.
-        pieces: list[str] = []
-        if (yield from stream.read_until(marker_set(closing), pieces.append)) is None:
-            return None
-        sink(value_to_json("".join(pieces), types))
-        return (yield from stream.read_until(ends, pieces.append))
-    if types != STRING:
-        pieces = []
-        end = yield from stream.read_until(ends, pieces.append)
-        if end is not None:
-            sink(value_to_json("".join(pieces).removesuffix(pad), types))
-        return end
-    sink('"')
-    string = _StringValue(sink, pad)
-    end = yield from stream.read_until(ends, string.add, cut_off=discard)
-    if end is not None:
-        sink('"')
-    return end
 
 
 class _StringValue:

@@ -11,10 +11,9 @@ import jsonschema
 import pytest
 
 from benchmarks.agent_session import agent_tools
-from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.chat.formats.marked_json import HERMES
 from jan_serve.chat.tools_as_text import write_calls
 from jan_serve.constraint.ast import Grammar
 from jan_serve.core.constraint import JsonSchemaConstraint

@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.formats.marked_json import HERMES
 from jan_serve.core.constraint import (
     CallGrammars,
     CompiledGrammar,

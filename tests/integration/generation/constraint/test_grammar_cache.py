@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.formats.marked_json import HERMES
 from jan_serve.core.constraint import (
     CallGrammars,
     CompiledGrammar,

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.core.events import ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from tests.support.drawn_grid import some

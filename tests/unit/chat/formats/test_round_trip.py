@@ -8,10 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import PythonArguments
-from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.python_calls import LFM2, LLAMA3
-from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.tools_as_text import write_calls
 from jan_serve.core.events import ToolCallDelta
 from tests.support.drawn_grid import some

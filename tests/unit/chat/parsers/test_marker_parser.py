@@ -1,18 +1,18 @@
-"""marker_parser: text, thoughts and calls, told apart by their markers."""
+"""MarkerParser: text, thoughts and calls, told apart by their markers."""
 
 from __future__ import annotations
 
 import pytest
 
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marker_parser import marker_parser
+from jan_serve.chat.parsers.marker_parser import MarkerParser
 from tests.unit.chat.formats.answers import parse, parse_everywhere
 from tests.unit.chat.parsers.syntax import with_parser
 
 CALLS = JsonCalls(closers=("</call>",))
 NOW = '<call>{"name": "now"}</call>'
-FORMAT = with_parser(marker_parser(CALLS, "<call>", ignored=("<pad>",)))
-UNMARKED = with_parser(marker_parser(CALLS, "<call>", first=JsonCalls(known_only=True)))
+FORMAT = with_parser(MarkerParser(CALLS, ("<call>",), ignored=("<pad>",)))
+UNMARKED = with_parser(MarkerParser(CALLS, ("<call>",), first=JsonCalls(known_only=True)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.chat.chat_format import ParseContext
+from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.json_stream import copy_json
 from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
 from jan_serve.chat.text_stream import Sink, Steps, discard
@@ -18,7 +18,7 @@ def route(header: str) -> Route:
     return Route(Kind.CALL, header.removeprefix("@to ")) if header.startswith("@to ") else TEXT
 
 
-def read_call(context: ParseContext, recipient: str) -> Steps[Sink | None]:
+def read_call(context: StreamParser, recipient: str) -> Steps[Sink | None]:
     if recipient not in context.tools:
         return None
     context.open_call(recipient)

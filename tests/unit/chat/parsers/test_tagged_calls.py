@@ -13,6 +13,7 @@ TAGS = TaggedCalls(
     name_end=">",
     argument_open="<parameter=",
     key_end=">",
+    value_open="",
     value_close="</parameter>",
     call_close="</function>",
     closers=("</call>",),

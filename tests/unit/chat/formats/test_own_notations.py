@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat.chat_format import ChatFormat, ParseContext
-from jan_serve.chat.formats.minimax import MAX_DEPTH, Element, copy_members
+from jan_serve.chat.chat_format import StreamParser
+from jan_serve.chat.formats.own_notations import MAX_DEPTH, Element, copy_members
 from jan_serve.chat.text_stream import Steps
 from tests.unit.chat.formats.answers import parse_everywhere
 from tests.unit.chat.parsers.syntax import with_parser
@@ -27,8 +27,7 @@ SCHEMA: dict[str, Any] = {
 def arguments(text: str, schema: object = SCHEMA, prefix: str = "") -> tuple[str, str]:
     """The arguments of one call, and the text that follows."""
 
-    def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
-        del chat_format
+    def read(context: StreamParser) -> Steps[None]:
         context.open_call("now")
         yield from copy_members(
             context.stream, context.out.arguments, prefix, f"{prefix}</call>", Element(schema, schema)

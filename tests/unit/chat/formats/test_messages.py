@@ -1,4 +1,4 @@
-"""Formats of messages with headers: what stands after a damaged message keeps its meaning, and no marker is shown."""
+"""Messages of gpt-oss and Muse Glimmer: to whom they go, and damage that costs nothing after it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,26 @@ from typing import Final, NamedTuple
 import pytest
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.formats.gpt_oss import GPT_OSS
-from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
+from jan_serve.chat.formats.messages import GPT_OSS, MUSE_GLIMMER, harmony_route
+from jan_serve.chat.parsers.message_parser import Kind, Route
 from jan_serve.chat.tools_as_text import write_calls
 from tests.support.drawn_grid import some
 from tests.unit.chat.formats.answers import Answer, call, parse, parse_everywhere
+
+ROLES = pytest.mark.parametrize("name", ["assistant", "user", "all"])
+
+
+@ROLES
+def test_a_role_is_no_tool_whatever_recipient_comes_first(name: str) -> None:
+    assert harmony_route(f"<|channel|>commentary to=functions.add to={name}").kind is Kind.CALL
+    assert harmony_route(f"<|channel|>final to={name}").kind is Kind.TEXT
+
+
+@ROLES
+def test_a_function_may_have_the_name_of_a_role(name: str) -> None:
+    route = harmony_route(f"<|channel|>commentary to=functions.{name} <|constrain|>json")
+    assert route == Route(Kind.CALL, name)
+
 
 START: Final = "<|start|>assistant"
 

@@ -1,7 +1,9 @@
-"""MiniMax M1 writes JSON objects, one a line; M2 writes invoke and parameter elements; M3 writes nested elements,
-`<key>value</key>`, with a prefix before every tag.
+"""Calls in a notation with a reader of its own: `call:NAME{key:value}` of Gemma 4 and FunctionGemma, with texts between
+quotes of their own, and the nested elements of MiniMax M3, `<key>value</key>`, with a prefix before every tag.
 
-Source: the models' chat templates.
+Source: the models' chat templates and Google's prompt formatting pages. A thought of Gemma 4 is a channel, and an
+answer may have several. The model sometimes writes a closing marker alone, which is ignored. Earlier Gemmas have no
+tools.
 """
 
 from __future__ import annotations
@@ -10,16 +12,72 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from jan_serve.chat.call_layout import CallLayout, NestedTagArguments, Slot, TaggedArguments
-from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
-from jan_serve.chat.json_stream import ObjectWriter, json_escaped
-from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marker_parser import marker_parser
-from jan_serve.chat.parsers.tagged_calls import TaggedCalls
+from jan_serve.chat.call_layout import CallLayout, GemmaArguments, NestedTagArguments, parts
+from jan_serve.chat.chat_format import ChatFormat, Signature, StreamParser, Thought
+from jan_serve.chat.json_stream import GEMMA, ObjectWriter, copy_literal, json_escaped
+from jan_serve.chat.parsers.marker_parser import CallParser, MarkerParser
 from jan_serve.chat.schema_types import STRING, item_schema, property_schema, types_of, value_to_json
-from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
+from jan_serve.chat.text_stream import NAME, Sink, Steps, TextStream, discard
 from jan_serve.text.markers import MarkerSet, marker_set
+
+
+def _reader(close: str, quote: str) -> CallParser:
+    syntax = replace(GEMMA, raw_quote=quote)
+
+    def read(context: StreamParser, marker: str) -> Steps[None]:
+        del marker
+        stream = context.stream
+        yield from stream.skip_space()
+        called = yield from stream.accept("call:")
+        name = yield from stream.take_matching(NAME)
+        if not called or not name or (yield from stream.peek(1)) != "{":
+            context.release()
+            return
+        context.open_call(name)
+        if (yield from copy_literal(stream, context.out.arguments, syntax)):
+            yield from stream.skip_space()
+            yield from stream.accept(close)
+        else:
+            yield from context.pass_rest((close,))
+
+    return read
+
+
+def _calls(opening: str, close: str, quote: str) -> CallLayout:
+    return CallLayout(
+        call=parts(f"{opening}call:$NAME$ARGUMENTS{close}"),
+        arguments=GemmaArguments(quote),
+        triggers=(opening,),
+    )
+
+
+_GEMMA4 = ("<|tool_call>", "<tool_call|>", '<|"|>')
+_THOUGHT_CLOSE = "<channel|>"
+
+GEMMA4 = ChatFormat(
+    name="gemma4",
+    signature=Signature(all_of=(_GEMMA4[0], "call:")),
+    parse=MarkerParser(_reader(*_GEMMA4[1:]), _GEMMA4[:1], ignored=(_THOUGHT_CLOSE,)),
+    calls=_calls(*_GEMMA4),
+    thought=Thought(
+        opens=("<|channel>thought\n",), closes=(_THOUGHT_CLOSE,), ends=_GEMMA4[:1], anywhere=True
+    ),
+    special_tokens=(*_GEMMA4, "<|channel>", _THOUGHT_CLOSE),
+)
+
+_FUNCTION_GEMMA = ("<start_function_call>", "<end_function_call>", "<escape>")
+_RESPONSE = "<start_function_response>"
+
+FUNCTION_GEMMA = ChatFormat(
+    name="function-gemma",
+    signature=Signature(all_of=(_FUNCTION_GEMMA[0], "call:")),
+    parse=MarkerParser(_reader(*_FUNCTION_GEMMA[1:]), _FUNCTION_GEMMA[:1], ignored=(_RESPONSE,)),
+    calls=_calls(*_FUNCTION_GEMMA),
+    thought=None,
+    special_tokens=(*_FUNCTION_GEMMA, _RESPONSE),
+)
 
 MAX_DEPTH: Final = 64
 """Deeper nesting is malformed. Reading recurses."""
@@ -113,62 +171,13 @@ def _empty_json(space: str, types: frozenset[str]) -> str:
     return "[]" if "array" in types else "{}"
 
 
-_M1_OPEN = "<tool_calls>"
-_M1_CLOSE = "</tool_calls>"
-
-MINIMAX_M1 = ChatFormat(
-    name="minimax-m1",
-    signature=Signature(all_of=(_M1_OPEN, "<beginning_of_sentence>")),
-    parse=marker_parser(JsonCalls(closers=(_M1_CLOSE,)), _M1_OPEN),
-    calls=CallLayout(
-        opening=_M1_OPEN + "\n",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}\n"),
-        closing=_M1_CLOSE,
-        triggers=(_M1_OPEN,),
-    ),
-)
-
-_M2_OPEN = "<minimax:tool_call>"
-_M2_CLOSE = "</minimax:tool_call>"
-
-MINIMAX_M2 = ChatFormat(
-    name="minimax-m2",
-    signature=Signature(all_of=(_M2_OPEN,)),
-    parse=marker_parser(
-        TaggedCalls(
-            call_opens=('<invoke name="',),
-            name_end=">",
-            argument_open='<parameter name="',
-            key_end='"',
-            value_open=">",
-            value_close="</parameter>",
-            call_close="</invoke>",
-            closers=(_M2_CLOSE,),
-        ),
-        _M2_OPEN,
-    ),
-    calls=CallLayout(
-        opening=_M2_OPEN + "\n",
-        call=('<invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, "</invoke>\n"),
-        closing=_M2_CLOSE,
-        arguments=TaggedArguments(
-            argument=('<parameter name="', Slot.KEY, '">', Slot.VALUE, "</parameter>\n")
-        ),
-        triggers=(_M2_OPEN,),
-    ),
-    thought=Thought(ends=(_M2_OPEN,)),
-    special_tokens=(_M2_OPEN, _M2_CLOSE, "<think>", "</think>"),
-)
-
-PREFIX = "]<]minimax[>["
-_M3_OPEN = PREFIX + "<tool_call>"
-_M3_CLOSE = PREFIX + "</tool_call>"
-_INVOKE = PREFIX + '<invoke name="'
-_INVOKE_END = PREFIX + "</invoke>"
+_PREFIX = "]<]minimax[>["
+_M3 = (_PREFIX + "<tool_call>", _PREFIX + "</tool_call>")
+_INVOKE, _INVOKE_END = _PREFIX + '<invoke name="', _PREFIX + "</invoke>"
 _NAME: Final = re.compile(r"[^\s\"<>]*")
 
 
-def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
+def _read_m3(context: StreamParser, marker: str) -> Steps[None]:
     stream = context.stream
     any_call = False
     yield from stream.skip_space()
@@ -182,8 +191,8 @@ def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
         tool = context.tools.get(name)
         schema = tool.parameters if tool is not None else {}
         element = Element(schema, schema)
-        if not (yield from copy_members(stream, context.out.arguments, PREFIX, _INVOKE_END, element)):
-            yield from context.pass_rest((_M3_CLOSE,))
+        if not (yield from copy_members(stream, context.out.arguments, _PREFIX, _INVOKE_END, element)):
+            yield from context.pass_rest(_M3[1:])
             return
         stream.record()
         yield from stream.skip_space()
@@ -191,20 +200,20 @@ def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
         context.release()
         return
     stream.stop_recording()
-    yield from stream.accept(_M3_CLOSE)
+    yield from stream.accept(_M3[1])
 
 
 MINIMAX_M3 = ChatFormat(
     name="minimax-m3",
-    signature=Signature(all_of=(PREFIX,)),
-    parse=marker_parser(_read_m3, _M3_OPEN),
+    signature=Signature(all_of=(_PREFIX,)),
+    parse=MarkerParser(_read_m3, _M3[:1]),
     calls=CallLayout(
-        opening=_M3_OPEN + "\n",
-        call=(_INVOKE, Slot.NAME, '">', Slot.ARGUMENTS, _INVOKE_END + "\n"),
-        closing=_M3_CLOSE,
-        arguments=NestedTagArguments(PREFIX),
-        triggers=(_M3_OPEN,),
+        opening=_M3[0] + "\n",
+        call=parts(f'{_INVOKE}$NAME">$ARGUMENTS{_INVOKE_END}\n'),
+        closing=_M3[1],
+        arguments=NestedTagArguments(_PREFIX),
+        triggers=_M3[:1],
     ),
-    thought=Thought(opens=("<mm:think>",), closes=("</mm:think>",), ends=(_M3_OPEN,)),
-    special_tokens=(PREFIX, "<tool_call>", "</tool_call>", "<mm:think>", "</mm:think>"),
+    thought=Thought(opens=("<mm:think>",), closes=("</mm:think>",), ends=_M3[:1]),
+    special_tokens=(_PREFIX, "<tool_call>", "</tool_call>", "<mm:think>", "</mm:think>"),
 )
