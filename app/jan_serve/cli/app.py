@@ -15,7 +15,7 @@ import typer.core
 import typer.main
 
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WrongUse
 
 
 class Entry(NamedTuple):
@@ -173,7 +173,7 @@ COMMANDS: Final = {
         "Many machines",
     ),
     "nodes": Entry(
-        "servers.nodes:nodes",
+        "servers.proxy:nodes",
         "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
         "Many machines",
     ),
@@ -238,9 +238,7 @@ _CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 _GLOBAL_FLAGS: Final = frozenset({"--help", "-h", "--version"})
 
 
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     """A local LLM server for GGUF models, with the HTTP APIs that common tools already use."""
 
 
@@ -260,7 +258,7 @@ class _Commands(typer.core.TyperGroup):
             problem = error.__cause__.errors(include_url=False, include_context=False)[0]
             name = next(iter(error.param.opts), error.param.name)
             reason = f"{name} {sentence(problem['msg'])} (it is {brief(problem['input'])})."
-            raise CommandError(reason, "See --help.", WRONG_USE) from None
+            raise WrongUse(reason, "See --help.") from None
 
 
 def build_app(names: Sequence[str] | None = None, *, summaries: bool = False) -> typer.Typer:
@@ -295,13 +293,12 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
     if not flag.startswith("-") or flag in _GLOBAL_FLAGS:
         return list(arguments)
     if near := get_close_matches(flag, ("--help", "--version"), n=1, cutoff=0.8):
-        raise CommandError(f"No such option: {flag}. Did you mean {near[0]}?", None, WRONG_USE)
+        raise WrongUse(f"No such option: {flag}. Did you mean {near[0]}?")
     command = next((word for word in arguments[1:] if word in COMMANDS), None)
     if command not in (None, "serve") and flag.partition("=")[0] not in _serve_flags():
-        raise CommandError(
+        raise WrongUse(
             f"{flag} comes before the command.",
             f"Options follow it: {PROGRAM} {command} {flag} …; without a command, they are those of serve.",
-            WRONG_USE,
         )
     return ["serve", *arguments]
 

@@ -6,7 +6,7 @@ import traceback
 from typing import Final
 
 from jan_serve.cli.interrupts import INTERRUPTED
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.errors import (
     HubAccessDenied,
     HubError,
@@ -47,31 +47,26 @@ class CommandError(Exception):
         self.status = status
 
 
+class WrongUse(CommandError):
+    """An invalid argument, setting or name."""
+
+    def __init__(self, message: str, next_step: str | None = None) -> None:
+        super().__init__(message, next_step, WRONG_USE)
+
+
 _NEXT_STEPS: Final[tuple[tuple[type[JanServeError], int, str | None], ...]] = (
     (SettingsError, WRONG_USE, "`jan-serve config` shows every setting and its source."),
     (ModelNotFound, WRONG_USE, "Use --models-dir to choose another folder."),
     (InvalidRequest, WRONG_USE, "`jan-serve ls` lists the models."),
-    (
-        HubNotFound,
-        WRONG_USE,
-        "Check the exact name on the hub; `jan-serve pull --list` shows suggestions.",
-    ),
+    (HubNotFound, WRONG_USE, "Check the exact name on the hub; `jan-serve pull --list` shows suggestions."),
     (HubAccessDenied, FAILED, "`jan-serve config` shows the source of the token (setting hf_token)."),
-    (
-        HubError,
-        FAILED,
-        "Try again. If it fails again, the hub or a proxy alters the answers.",
-    ),
+    (HubError, FAILED, "Try again. If it fails again, the hub or a proxy alters the answers."),
     (
         Offline,
         FAILED,
         "Local models work without a network: `jan-serve ls` lists them. HF_ENDPOINT sets a mirror.",
     ),
-    (
-        HubUnavailable,
-        FAILED,
-        "Run the same command later: the download resumes.",
-    ),
+    (HubUnavailable, FAILED, "Run the same command later: the download resumes."),
     (
         InsufficientStorage,
         FAILED,
@@ -92,7 +87,7 @@ def advice(code: str) -> tuple[str | None, int] | None:
     return None
 
 
-def report(error: BaseException, output: Output) -> int:
+def report(error: BaseException) -> int:
     """Print the error, with a next step or, if unexpected, a traceback. Returns the exit status."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0 if error.code is None else FAILED

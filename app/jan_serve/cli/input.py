@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.output import output
 from jan_serve.store.files import TooLarge, read_limited
 
 _SILENCE_S: Final = 3.0
@@ -62,7 +62,7 @@ def _in_background() -> bool:
         return False
 
 
-def read_input(output: Output) -> str:
+def read_input() -> str:
     """All of standard input. Blocks until its end; prints a note if the user may not know that the command waits."""
     if sys.stdin.isatty():
         output.note("Reading standard input until Ctrl-D.")
@@ -71,10 +71,8 @@ def read_input(output: Output) -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CommandError(
-            f"standard input is not UTF-8 text (byte {error.start})",
-            "`iconv -t utf-8` converts it.",
-            WRONG_USE,
+        raise WrongUse(
+            f"standard input is not UTF-8 text (byte {error.start})", "`iconv -t utf-8` converts it."
         ) from None
 
 
@@ -83,12 +81,12 @@ def read_file(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
     try:
         return read_limited(path, max_bytes).decode("utf-8")
     except TooLarge as error:
-        raise CommandError(f"{path} {error}.", status=WRONG_USE) from None
+        raise WrongUse(f"{path} {error}.") from None
     except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8 text (byte {error.start}).", status=WRONG_USE) from None
+        raise WrongUse(f"{path} is not UTF-8 text (byte {error.start}).") from None
     except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
         reason = error.strerror if isinstance(error, OSError) else error
-        raise CommandError(f"cannot read {path}: {reason}", status=WRONG_USE) from None
+        raise WrongUse(f"cannot read {path}: {reason}") from None
 
 
 def _readable_soon() -> bool:

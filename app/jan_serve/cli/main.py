@@ -115,9 +115,8 @@ def _status(error: BaseException) -> int:
     if isinstance(error, SystemExit) and not error.code:
         return 0
     from jan_serve.cli.errors import report
-    from jan_serve.cli.output import Output
 
-    return report(error, Output())
+    return report(error)
 
 
 def _after_flush(error: BaseException) -> BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,6 +10,7 @@ import typer
 from typer.core import TyperOption
 
 from jan_serve import config
+from jan_serve.cli.arguments import ConfigOption, option, parameter, taking
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.config import LoadedSettings, Option, Settings, server_address
 from jan_serve.dialects.options import ServerSettings
@@ -26,36 +26,6 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
 
 def setting_options() -> tuple[Option, ...]:
     return config.setting_options(ServerSettings)
-
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Configuration file. `jan-serve config` shows the one in use."
-    ),
-]
-
-ModelsDirOption = Annotated[
-    Path | None,
-    typer.Option("--models-dir", metavar="FOLDER", help="Models folder; default: the configured one."),
-]
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="Address of the server; default: JAN_SERVE_URL, else the configured host and port.",
-    ),
-]
-KeepAliveOption = Annotated[
-    str | None,
-    typer.Option(
-        "--keep-alive",
-        metavar="TIME",
-        help="Unload the model after this time without requests: 10m, 1h30m or seconds; -1 means never.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
@@ -112,37 +82,24 @@ def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., No
         values.pop("help_all")
         raise typer.Exit(run(load_settings(values, config_file)))
 
-    help_all = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all flags and exit.")
-    parameters = [
-        _parameter("config", ConfigOption),
-        _parameter("help_all", Annotated[bool, help_all], default=False),
-    ]
-    parameters += [_parameter(option.field, _annotation(option)) for option in setting_options()]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    help_all = option("--help-all", "Show all flags and exit.", is_eager=True, callback=_show_all)
+    parameters = [parameter("config", ConfigOption), parameter("help_all", Annotated[bool, help_all], False)]
+    parameters += [parameter(each.field, _annotation(each)) for each in setting_options()]
     command.__doc__ = run.__doc__
     command.__name__ = run.__name__
-    return command
+    return taking(command, parameters)
 
 
-def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _annotation(option: Option) -> Any:
+def _annotation(setting: Option) -> Any:
+    repeated = " May be given more than once." if setting.is_list else ""
+    default = f" Default: {setting.default}." if setting.default and not setting.is_switch else ""
     details = typer.Option(
-        option.flag,
-        help=_help(option),
-        metavar="" if option.is_switch else option.metavar,
-        hidden=option.field not in _COMMON,
-        rich_help_panel=option.panel,
+        setting.flag,
+        help=f"{setting.description}{repeated}{default}",
+        metavar="" if setting.is_switch else setting.metavar,
+        hidden=setting.field not in _COMMON,
+        rich_help_panel=setting.panel,
         show_default=False,
     )
-    kind = bool if option.is_switch else list[str] if option.is_list else str
+    kind = bool if setting.is_switch else list[str] if setting.is_list else str
     return Annotated[kind | None, details]
-
-
-def _help(option: Option) -> str:
-    repeated = " May be given more than once." if option.is_list else ""
-    default = f" Default: {option.default}." if option.default and not option.is_switch else ""
-    return f"{option.description}{repeated}{default}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence, Set
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from jan_serve.logs.log_lines import printable
@@ -104,19 +103,18 @@ def size_text(n_bytes: int) -> str:
 class Output:
     """Writes to the two standard streams, in colour if they are terminals."""
 
-    @cached_property
+    @property
     def _out(self) -> Console:
         from rich.console import Console
 
         # No wrapping without a terminal: programs that parse a table get one row per line.
-        width = None if on_terminal() else _UNBOUNDED
-        return Console(file=sys.stdout, highlight=False, width=width)
+        return Console(highlight=False, width=None if on_terminal() else _UNBOUNDED)
 
-    @cached_property
+    @property
     def _err(self) -> Console:
         from rich.console import Console
 
-        return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        return Console(stderr=True, highlight=False, soft_wrap=True)
 
     def _note(self, *parts: tuple[str, str], end: str = "\n") -> None:
         """(text, style) parts on standard error."""
@@ -291,3 +289,7 @@ class Output:
             self._note(("error: ", "bold red"), (printable(line), ""))
         if next_step:
             self.note(next_step)
+
+
+output: Final = Output()
+"""That of this process."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, field_validator
 
-from jan_serve.config.fields import HOST_NAME, SecretList, StrList, setting
-
-ACCESS_PANEL: Final = "Access"
+from jan_serve.config.fields import HOST_NAME, SecretList, StrList, access_setting
 
 _ORIGIN = re.compile(r"\*\Z|[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _ROUTE = re.compile(r"(/[A-Za-z0-9._-]+)+\Z")
@@ -34,40 +32,34 @@ class AccessOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    api_keys: SecretList = setting(
+    api_keys: SecretList = access_setting(
         (),
-        ACCESS_PANEL,
         "Keys that callers may present as `Authorization: Bearer` or `x-api-key`. With several, cached"
         " prompts are shared only between requests of the same key. Where JAN_SERVE_API_KEYS is not set,"
         " JAN_SERVE_API_KEY sets a single key.",
         name="--api-key",
         metavar="KEY",
     )
-    no_auth: bool = setting(
-        False,
-        ACCESS_PANEL,
-        "Listen beyond loopback without a key: anyone who can reach the port can use the server.",
+    no_auth: bool = access_setting(
+        False, "Listen beyond loopback without a key: anyone who can reach the port can use the server."
     )
-    allowed_hosts: _Hosts = setting(
+    allowed_hosts: _Hosts = access_setting(
         (),
-        ACCESS_PANEL,
         "Names accepted in the Host header besides loopback names, the bound address and the address"
         " that the client connected to.",
         name="--allowed-host",
         metavar="NAME",
     )
-    image_hosts: _Hosts = setting(
+    image_hosts: _Hosts = access_setting(
         (),
-        ACCESS_PANEL,
         "Hosts from which images that requests name by URL are fetched: NAME, or NAME:PORT."
         " Without any, none is fetched.",
         name="--image-host",
         metavar="NAME",
     )
     allowed_origins: Annotated[StrList, _each(_ORIGIN, "an origin: scheme://host, with an optional port")] = (
-        setting(
+        access_setting(
             (),
-            ACCESS_PANEL,
             "Web origins that may call the API besides loopback ones and those of desktop applications"
             " (Tauri, Obsidian, VS Code). `*` allows every origin.",
             name="--allowed-origin",
@@ -75,15 +67,14 @@ class AccessOptions(BaseModel):
         )
     )
 
-    open_networks: StrList = setting(
+    open_networks: StrList = access_setting(
         (),
-        ACCESS_PANEL,
         "Networks, as `192.168.1.0/24`, whose clients need no key on `open_routes`: for programs that"
         " cannot send one. Requests that a proxy forwards always need it.",
         name="--open-network",
         metavar="NETWORK",
     )
-    open_routes: Annotated[StrList, _each(_ROUTE, "a route such as /api/chat")] = setting(
+    open_routes: Annotated[StrList, _each(_ROUTE, "a route such as /api/chat")] = access_setting(
         (
             "/api/version",
             "/api/tags",
@@ -94,7 +85,6 @@ class AccessOptions(BaseModel):
             "/api/embed",
             "/api/embeddings",
         ),
-        ACCESS_PANEL,
         "Routes, with all below them, that `open_networks` may use without a key.",
         name="--open-route",
         metavar="PATH",

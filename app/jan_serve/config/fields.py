@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -16,9 +17,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 
 from jan_serve.store.files import in_unknown_home, user_path
-
-MODEL_PANEL: Final = "Model"
-MEMORY_PANEL: Final = "Memory and speed"
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -33,9 +31,20 @@ class Flag(msgspec.Struct, frozen=True):
     also: str | None = None
 
 
-def setting(default: Any, panel: str, description: str, **form: str) -> Any:
+def setting(panel: str, default: Any, description: str, **form: str) -> Any:
     """A field of a model of settings. default: `...` for a value that a validator derives. form: see Flag."""
     return Field(default, description=description, json_schema_extra={"panel": panel, **form})
+
+
+PANELS: Final = (
+    "Server", "Access", "Many machines", "Limits", "Storage", "Model", "Memory and speed", "Watchdog", "Logging"
+)  # fmt: skip
+"""Groups of settings in display order, before those of dialects."""
+
+(
+    server_setting, access_setting, fleet_setting, limit, storage_setting, model_setting, memory_setting,
+    watchdog_setting, log_setting,
+) = (partial(setting, panel) for panel in PANELS)  # fmt: skip
 
 
 def flag_of(info: FieldInfo) -> Flag:

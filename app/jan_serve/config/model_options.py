@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from jan_serve.config.fields import MEMORY_PANEL, MODEL_PANEL, setting
+from jan_serve.config.fields import memory_setting, model_setting
 from jan_serve.core.placement import is_quantised, parse_override
 from jan_serve.core.request import LoopAction
 
@@ -30,54 +30,47 @@ class DeviceOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    n_gpu_layers: Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)] = setting(
+    n_gpu_layers: Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)] = memory_setting(
         "auto",
-        MEMORY_PANEL,
         "Layers on the accelerators: `auto` (as many as fit their free memory), `all`, or a number,"
         " counted from the output layer and the last block.",
         metavar="auto|all|N",
     )
-    device: Annotated[str | None, Field(min_length=1)] = setting(
-        None, MEMORY_PANEL, "Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator."
+    device: Annotated[str | None, Field(min_length=1)] = memory_setting(
+        None, "Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator."
     )
-    n_cpu_moe: Annotated[int | None, Field(ge=0, le=10_000)] = setting(
+    n_cpu_moe: Annotated[int | None, Field(ge=0, le=10_000)] = memory_setting(
         None,
-        MEMORY_PANEL,
         "Blocks, from the first, whose experts (of a mixture) stay in main memory. Default: as few as"
         " the accelerators' free memory allows.",
     )
     tensor_split: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1e9)], ...], BeforeValidator(_numbers), Field(max_length=64)
-    ] = setting(
+    ] = memory_setting(
         (),
-        MEMORY_PANEL,
         "Proportions of layers on each accelerator, in the order of `jan-serve doctor`, as `3,1`."
         " Default: decided by memory and speed.",
         metavar="N,N…",
     )
-    split_mode: Literal["none", "layer", "row"] = setting(
+    split_mode: Literal["none", "layer", "row"] = memory_setting(
         "layer",
-        MEMORY_PANEL,
         "Several accelerators: each has some layers (`layer`), each has rows of every layer (`row`), or"
         " only `main_gpu` is used (`none`).",
     )
-    main_gpu: Annotated[int, Field(ge=0, le=63)] = setting(
-        0,
-        MEMORY_PANEL,
-        "Index of the only accelerator (`split_mode` `none`), or of the one for small tensors (`row`).",
+    main_gpu: Annotated[int, Field(ge=0, le=63)] = memory_setting(
+        0, "Index of the only accelerator (`split_mode` `none`), or of the one for small tensors (`row`)."
     )
     override_tensor: Annotated[
         tuple[Annotated[str, Field(min_length=3, max_length=500)], ...],
         BeforeValidator(_one),
         Field(max_length=64),
-    ] = setting(
+    ] = memory_setting(
         (),
-        MEMORY_PANEL,
         "Tensors whose names match a regular expression go to this device; `CPU` is main memory.",
         metavar="REGEX=DEVICE",
     )
-    require_accelerator: bool = setting(
-        False, MEMORY_PANEL, "Fail to load a model rather than run all of it on the CPU."
+    require_accelerator: bool = memory_setting(
+        False, "Fail to load a model rather than run all of it on the CPU."
     )
 
     @field_validator("override_tensor")
@@ -106,127 +99,106 @@ class ModelOptions(DeviceOptions):
         defer_build=True,
     )
 
-    n_ctx: Annotated[int | None, Field(ge=64, le=1 << 30)] = setting(
+    n_ctx: Annotated[int | None, Field(ge=64, le=1 << 30)] = model_setting(
         None,
-        MODEL_PANEL,
         "Context length in tokens, shared by all running sequences. Default: the model's own, as far"
         " as memory allows.",
     )
-    grow_context: bool = setting(
+    grow_context: bool = model_setting(
         False,
-        MODEL_PANEL,
         "A prompt that does not fit makes the context longer, up to the length that the model was trained for, as far"
         " as memory allows; running answers go on, and nothing is read again.",
     )
-    parallel: Annotated[int | None, Field(ge=1, le=256)] = setting(
-        None, MODEL_PANEL, "Maximum number of running sequences. Default: chosen by the context length."
+    parallel: Annotated[int | None, Field(ge=1, le=256)] = model_setting(
+        None, "Maximum number of running sequences. Default: chosen by the context length."
     )
-    pooling: Pooling | None = setting(
-        None, MODEL_PANEL, "Pooling of embeddings. Default: the model's, else `mean`."
+    pooling: Pooling | None = model_setting(None, "Pooling of embeddings. Default: the model's, else `mean`.")
+    max_tokens_ceiling: Annotated[int, Field(ge=0)] = model_setting(
+        0, "Maximum completion length if a request sets no lower limit. 0 is the context length."
     )
-    max_tokens_ceiling: Annotated[int, Field(ge=0)] = setting(
-        0, MODEL_PANEL, "Maximum completion length if a request sets no lower limit. 0 is the context length."
-    )
-    ttl_s: Annotated[float, Field(ge=KEEP_LOADED, le=31_536_000)] = setting(
+    ttl_s: Annotated[float, Field(ge=KEEP_LOADED, le=31_536_000)] = model_setting(
         600.0,
-        MODEL_PANEL,
         "Idle time after which a model is unloaded. -1 keeps it until its memory is needed; 0 unloads"
         " it after each request.",
     )
-    stop_loops: LoopAction = setting(
+    stop_loops: LoopAction = model_setting(
         "off",
-        MODEL_PANEL,
         "What becomes of an answer that repeats its end again and again: `end` ends it, `escape` first tries to go on"
         " with other words. A request may set `repetition_detection` instead.",
     )
 
-    threads: Annotated[int | None, Field(ge=1, le=1024)] = setting(
-        None, MEMORY_PANEL, "CPU threads of the engine. Default: the number of physical cores."
+    threads: Annotated[int | None, Field(ge=1, le=1024)] = memory_setting(
+        None, "CPU threads of the engine. Default: the number of physical cores."
     )
-    flash_attn: Literal["auto", "on", "off"] = setting("auto", MEMORY_PANEL, "Flash attention.")
-    type_k: KvType = setting("f16", MEMORY_PANEL, "Type of cached keys.")
-    type_v: KvType = setting(
-        "f16", MEMORY_PANEL, "Type of cached values; quantised types require flash attention."
+    flash_attn: Literal["auto", "on", "off"] = memory_setting("auto", "Flash attention.")
+    type_k: KvType = memory_setting("f16", "Type of cached keys.")
+    type_v: KvType = memory_setting("f16", "Type of cached values; quantised types require flash attention.")
+    n_batch: Annotated[int, Field(ge=32, le=1 << 20)] = memory_setting(
+        2048, "Maximum tokens of one engine step."
     )
-    n_batch: Annotated[int, Field(ge=32, le=1 << 20)] = setting(
-        2048, MEMORY_PANEL, "Maximum tokens of one engine step."
+    n_ubatch: Annotated[int, Field(ge=32, le=1 << 20)] = memory_setting(
+        512, "Maximum tokens of one pass through the model."
     )
-    n_ubatch: Annotated[int, Field(ge=32, le=1 << 20)] = setting(
-        512, MEMORY_PANEL, "Maximum tokens of one pass through the model."
+    cache_sequences: Annotated[int, Field(ge=0, le=256)] = memory_setting(
+        16, "Number of finished sequences to keep for reuse of common prefixes."
     )
-    cache_sequences: Annotated[int, Field(ge=0, le=256)] = setting(
-        16, MEMORY_PANEL, "Number of finished sequences to keep for reuse of common prefixes."
-    )
-    stream_share: Annotated[float | None, Field(ge=0.05, le=0.95)] = setting(
+    stream_share: Annotated[float | None, Field(ge=0.05, le=0.95)] = memory_setting(
         None,
-        MEMORY_PANEL,
         "Share of compute time reserved for streaming answers while prompts or embedding inputs are"
         " processed; less of it processes those sooner. Automatic: beside prompts, by the number of answers and of"
         " prompts, with at most one noticeable pause in 20 tokens; beside embedding inputs, 0.7.",
     )
-    idle_cells: Annotated[int | None, Field(ge=0, le=1 << 24)] = setting(
+    idle_cells: Annotated[int | None, Field(ge=0, le=1 << 24)] = memory_setting(
         None,
-        MEMORY_PANEL,
         "Tokens of finished answers that stay in the KV cache while other answers stream; the rest"
         " moves to RAM. Default: 64, or 1024 if copying is slow. On CPUs each of them costs time in every step.",
     )
-    share_prefill: bool = setting(
-        True,
-        MEMORY_PANEL,
-        "A prompt that shares a prefix with a prompt in prefill waits for it and reuses the prefix.",
+    share_prefill: bool = memory_setting(
+        True, "A prompt that shares a prefix with a prompt in prefill waits for it and reuses the prefix."
     )
-    prefer_cached: bool = setting(
-        True, MEMORY_PANEL, "A waiting request whose prompt is cached may overtake a few others."
+    prefer_cached: bool = memory_setting(
+        True, "A waiting request whose prompt is cached may overtake a few others."
     )
-    jump_forward: bool = setting(
-        True, MEMORY_PANEL, "Skip sampling of text that a schema or grammar fully determines."
+    jump_forward: bool = memory_setting(
+        True, "Skip sampling of text that a schema or grammar fully determines."
     )
-    draft_model: Annotated[str | None, Field(min_length=1)] = setting(
+    draft_model: Annotated[str | None, Field(min_length=1)] = memory_setting(
         None,
-        MEMORY_PANEL,
         "Draft model for speculative decoding: a small model of the same family, by name or file.",
         metavar="NAME|FILE",
     )
-    prompt_lookup: Literal["auto", "on", "off"] = setting(
+    prompt_lookup: Literal["auto", "on", "off"] = memory_setting(
         "auto",
-        MEMORY_PANEL,
         "Speculative decoding with drafts from earlier text: if it pays off (`auto`), always, or never.",
     )
-    mtp: Literal["auto", "on", "off"] = setting(
+    mtp: Literal["auto", "on", "off"] = memory_setting(
         "auto",
-        MEMORY_PANEL,
         "Speculative decoding with the head for further tokens that the model may have (MTP): on"
         " accelerators if it pays off (`auto`), always, or never. Not beside a draft model.",
     )
-    cache_ram_mib: Annotated[int | None, Field(ge=0)] = setting(
+    cache_ram_mib: Annotated[int | None, Field(ge=0)] = memory_setting(
         None,
-        MEMORY_PANEL,
         "Memory for prompts evicted from the KV cache, in MiB; 0 keeps none. Default: a sixteenth of"
         " the memory, at most 2048.",
     )
-    cache_disk_mib: Annotated[int | None, Field(ge=0)] = setting(
+    cache_disk_mib: Annotated[int | None, Field(ge=0)] = memory_setting(
         None,
-        MEMORY_PANEL,
         "Disk space for prompts kept across restarts, in MiB; 0 keeps none. Default: a tenth of the"
         " free space, at most 8192.",
     )
-    mmap: bool = setting(True, MEMORY_PANEL, "Memory-map the weights instead of reading them.")
-    mlock: bool = setting(False, MEMORY_PANEL, "Lock the weights in physical memory.")
-    repack: bool = setting(
+    mmap: bool = memory_setting(True, "Memory-map the weights instead of reading them.")
+    mlock: bool = memory_setting(False, "Lock the weights in physical memory.")
+    repack: bool = memory_setting(
         True,
-        MEMORY_PANEL,
         "Let llama.cpp reorder weights for its kernels, if it has some for this CPU and quantisation."
         " jan-serve's own kernels for x86 CPUs take weights as they are stored.",
     )
-    deterministic: bool = setting(
+    deterministic: bool = memory_setting(
         False,
-        MEMORY_PANEL,
         "The same request has the same answer to the bit, also beside others, with all types of weights on a CPU."
         " Off: with most types. Prompts take longer with IQ1 types.",
     )
-    huge_pages: bool = setting(
-        True, MEMORY_PANEL, "Request huge pages (Linux): a few percent faster on CPUs."
-    )
+    huge_pages: bool = memory_setting(True, "Request huge pages (Linux): a few percent faster on CPUs.")
 
     @field_validator("type_v")
     @classmethod

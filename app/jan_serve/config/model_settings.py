@@ -69,9 +69,7 @@ class SamplingSettings(BaseModel):
     repeat_last_n: Annotated[
         int | None,
         Field(
-            ge=-1,
-            le=(1 << 31) - 1,
-            description="Window of the penalties in tokens; -1 is the whole context.",
+            ge=-1, le=(1 << 31) - 1, description="Window of the penalties in tokens; -1 is the whole context."
         ),
     ] = None
     presence_penalty: Annotated[Float | None, Field(ge=-2, le=2)] = None
@@ -101,8 +99,7 @@ class LoraSettings(BaseModel):
     ]
     file: Annotated[Path, Field(strict=False, description="The GGUF file of the adapter.")]
     scale: Annotated[
-        Float,
-        Field(ge=-MAX_SCALE, le=MAX_SCALE, description="Default scale; a request can set another."),
+        Float, Field(ge=-MAX_SCALE, le=MAX_SCALE, description="Default scale; a request can set another.")
     ] = 1.0
 
 

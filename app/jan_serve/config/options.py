@@ -13,9 +13,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from jan_serve.config.fields import flag_of
+from jan_serve.config.fields import PANELS, flag_of
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.config.settings import ENV_PREFIX, PANELS, Settings
+from jan_serve.config.settings import ENV_PREFIX, Settings
 
 _SHARED = frozenset(ModelOptions.model_fields)
 

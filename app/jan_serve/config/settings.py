@@ -22,25 +22,28 @@ from pydantic import (
     model_validator,
 )
 
-from jan_serve.config.access_options import ACCESS_PANEL, AccessOptions
+from jan_serve.config.access_options import AccessOptions
 from jan_serve.config.fields import (
     HOST_NAME,
-    MEMORY_PANEL,
-    MODEL_PANEL,
     Folder,
     OptionalFile,
     PortList,
     StrList,
     budget_bytes,
     check_url,
-    setting,
+    fleet_setting,
+    limit,
+    log_setting,
+    memory_setting,
+    model_setting,
+    server_setting,
+    storage_setting,
+    watchdog_setting,
 )
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.daily_hours import DailyHours
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.files import default_data_dir
-
-FLEET_PANEL: Final = "Many machines"
 
 
 class FleetOptions(BaseModel):
@@ -48,33 +51,28 @@ class FleetOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    proxy_url: str | None = setting(
+    proxy_url: str | None = fleet_setting(
         None,
-        FLEET_PANEL,
         "Proxy (`jan-serve proxy`, or LMDeploy's) to join: the server registers there when it listens,"
         " renews that every half minute, and leaves when it drains.",
         metavar="URL",
     )
-    proxy_key: SecretStr | None = setting(
+    proxy_key: SecretStr | None = fleet_setting(
         None,
-        FLEET_PANEL,
         "Management key of the proxy. Default: the first --api-key, which the proxy has as --node-key.",
         metavar="KEY",
     )
-    advertise_url: str | None = setting(
+    advertise_url: str | None = fleet_setting(
         None,
-        FLEET_PANEL,
         "Address under which the proxy reaches this server. Default: the listening address, or the one"
         " from which this machine reaches the proxy.",
         metavar="URL",
     )
-    role: Literal["hybrid", "prefill", "decode"] = setting(
-        "hybrid", FLEET_PANEL, "What a proxy with `--serving-strategy DistServe` uses this server for."
+    role: Literal["hybrid", "prefill", "decode"] = fleet_setting(
+        "hybrid", "What a proxy with `--serving-strategy DistServe` uses this server for."
     )
-    speed: Annotated[float | None, Field(gt=0, le=1e9)] = setting(
-        None,
-        FLEET_PANEL,
-        "Speed relative to the other nodes, for the proxy's first guesses.",
+    speed: Annotated[float | None, Field(gt=0, le=1e9)] = fleet_setting(
+        None, "Speed relative to the other nodes, for the proxy's first guesses."
     )
 
     @field_validator("proxy_url", "advertise_url")
@@ -91,16 +89,7 @@ JsonWhitespace = Literal["consistent", "flexible", "compact"]
 PropertyOrder = Literal["any", "schema"]
 
 
-_SERVER = "Server"
 _MAX_PEERS: Final = 16
-_LIMITS = "Limits"
-_STORE = "Storage"
-_WATCH = "Watchdog"
-_LOG = "Logging"
-PANELS: Final = (
-    _SERVER, ACCESS_PANEL, FLEET_PANEL, _LIMITS, _STORE, MODEL_PANEL, MEMORY_PANEL, _WATCH, _LOG
-)  # fmt: skip
-"""Groups of settings in display order, before those of dialects."""
 
 
 class Settings(ModelOptions, AccessOptions, FleetOptions):
@@ -109,188 +98,169 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     Times are seconds, sizes bytes, lengths tokens.
     """
 
-    host: Annotated[str, Field(min_length=1)] = setting(
-        "127.0.0.1", _SERVER, "Address to listen on. Any but loopback requires a key or --no-auth."
+    host: Annotated[str, Field(min_length=1)] = server_setting(
+        "127.0.0.1", "Address to listen on. Any but loopback requires a key or --no-auth."
     )
-    port: Annotated[int, Field(ge=0, le=65535)] = setting(
-        1337, _SERVER, "TCP port to listen on. 0 picks a free port."
+    port: Annotated[int, Field(ge=0, le=65535)] = server_setting(
+        1337, "TCP port to listen on. 0 picks a free port."
     )
-    also_listen: PortList = setting(
+    also_listen: PortList = server_setting(
         (),
-        _SERVER,
         "Further port on the same address, with the same routes and guards: programs look for Ollama at"
         " 11434. May be repeated.",
         metavar="PORT",
     )
-    idle_exit_s: Annotated[float, Field(ge=0, le=31_536_000)] = setting(
+    idle_exit_s: Annotated[float, Field(ge=0, le=31_536_000)] = server_setting(
         300.0,
-        _SERVER,
         "Idle time, without requests and loaded models, after which a server started on demand"
         " (`service install --on-demand`) exits. 0 never exits.",
     )
-    max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = setting(
-        32 * 1024 * 1024, _LIMITS, "Maximum size of a request body."
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = limit(
+        32 * 1024 * 1024, "Maximum size of a request body."
     )
-    max_json_depth: Annotated[int, Field(ge=8, le=500)] = setting(
-        100, _LIMITS, "Maximum nesting depth of a JSON request body."
+    max_json_depth: Annotated[int, Field(ge=8, le=500)] = limit(
+        100, "Maximum nesting depth of a JSON request body."
     )
-    max_queue: Annotated[int, Field(ge=1, le=100_000)] = setting(
-        256, _LIMITS, "Maximum number of running and waiting requests; further ones get 429."
+    max_queue: Annotated[int, Field(ge=1, le=100_000)] = limit(
+        256, "Maximum number of running and waiting requests; further ones get 429."
     )
-    max_models: Annotated[int, Field(ge=0, le=1000)] = setting(
-        4, _LIMITS, "Maximum number of loaded models. 0 sets no limit."
+    max_models: Annotated[int, Field(ge=0, le=1000)] = limit(
+        4, "Maximum number of loaded models. 0 sets no limit."
     )
     memory_budget: Annotated[
         Literal["auto", "off"] | Annotated[int, Field(ge=0)], BeforeValidator(budget_bytes)
-    ] = setting(
+    ] = limit(
         "auto",
-        _LIMITS,
         "Memory for all models together, as `8GB` or in bytes. `auto` uses the machine's free memory;"
         " `off` loads models without checking memory.",
         metavar="auto|off|SIZE",
     )
-    rpc: Annotated[StrList, Field(max_length=_MAX_PEERS)] = setting(
+    rpc: Annotated[StrList, Field(max_length=_MAX_PEERS)] = memory_setting(
         (),
-        MEMORY_PANEL,
         "Devices of other machines, by the address of their `jan-serve rpc-server`. Parts of a model go"
         " there if the accelerators of this machine cannot hold it.",
         metavar="HOST:PORT,…",
     )
-    drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = setting(
-        30.0, _LIMITS, "Time that running requests have to finish after the signal to stop."
+    drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = limit(
+        30.0, "Time that running requests have to finish after the signal to stop."
     )
-    request_timeout_s: Annotated[float, Field(ge=0, le=86_400)] = setting(
-        1800.0, _LIMITS, "Maximum duration of a request. 0 sets no limit."
+    request_timeout_s: Annotated[float, Field(ge=0, le=86_400)] = limit(
+        1800.0, "Maximum duration of a request. 0 sets no limit."
     )
-    sse_ping_s: Annotated[float, Field(gt=0, le=3600)] = setting(
-        15.0, _LIMITS, "Idle time after which an event stream sends a comment line."
+    sse_ping_s: Annotated[float, Field(gt=0, le=3600)] = limit(
+        15.0, "Idle time after which an event stream sends a comment line."
     )
-    write_timeout_s: Annotated[float, Field(gt=0, le=3600)] = setting(
-        60.0, _LIMITS, "Time after which a client that reads nothing from its stream is disconnected."
+    write_timeout_s: Annotated[float, Field(gt=0, le=3600)] = limit(
+        60.0, "Time after which a client that reads nothing from its stream is disconnected."
     )
 
-    data_dir: Folder = setting(..., _STORE, "Folder for state and logs.")
-    models_dir: Folder = setting(
-        ..., _STORE, "Folder of GGUF files to serve. Default: `models` in the data folder."
+    data_dir: Folder = storage_setting(..., "Folder for state and logs.")
+    models_dir: Folder = storage_setting(
+        ..., "Folder of GGUF files to serve. Default: `models` in the data folder."
     )
-    grammars_dir: Folder = setting(
+    grammars_dir: Folder = storage_setting(
         ...,
-        _STORE,
         "Folder of `NAME.gbnf` files that requests use by name, and of JSON Schemas (`*.json`) that a"
         " `$ref` may name. Default: `grammars` in the data folder.",
     )
-    mcp_file: OptionalFile = setting(
+    mcp_file: OptionalFile = storage_setting(
         ...,
-        _STORE,
         "File of MCP servers, whose tools `jan-serve run --mcp` and the page offer, as Claude Desktop writes it;"
         " `none` for no file. Default: `mcp.json` in the data folder. Needs `pip install 'jan-serve[mcp]'`.",
         metavar="FILE|none",
     )
-    journal_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = setting(
+    journal_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = storage_setting(
         4 << 30,
-        _STORE,
         "Maximum size of the journal in the data folder: responses in the background, files and batches."
         " 0 keeps none, and refuses these.",
     )
-    chat_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = setting(
+    chat_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = storage_setting(
         4 << 30,
-        _STORE,
         "Maximum size of the file of chats in the data folder, each for the key that wrote it. 0 keeps none: the page"
         " keeps its chats in the browser only.",
     )
-    batch_hours: str | None = setting(
+    batch_hours: str | None = storage_setting(
         None,
-        _STORE,
         "Hours of the day in which batches run, as `22:00-06:00` of the local time. Default: all.",
         metavar="HH:MM-HH:MM",
     )
-    batch_on_battery: bool = setting(
-        False, _STORE, "Run batches while this machine runs on its battery, too."
+    batch_on_battery: bool = storage_setting(
+        False, "Run batches while this machine runs on its battery, too."
     )
-    hf_endpoint: str = setting(
+    hf_endpoint: str = storage_setting(
         "https://huggingface.co",
-        _STORE,
         "Model hub to pull from: the Hugging Face hub or a mirror. HF_ENDPOINT also sets it.",
         metavar="URL",
         also="HF_ENDPOINT",
     )
-    hf_token: SecretStr | None = setting(
+    hf_token: SecretStr | None = storage_setting(
         None,
-        _STORE,
         "Access token for the hub, sent over https (or to this machine) only. HF_TOKEN also sets it.",
         metavar="TOKEN",
         also="HF_TOKEN",
     )
-    model: Annotated[str | None, Field(min_length=1)] = setting(
+    model: Annotated[str | None, Field(min_length=1)] = model_setting(
         None,
-        MODEL_PANEL,
         "Default model: a name in the models folder or the path of a GGUF file. Default: the model of"
         " the folder that was used last, else the newest one that chats; without any, the built-in one.",
         metavar="FILE|NAME",
     )
-    json_whitespace: JsonWhitespace = setting(
+    json_whitespace: JsonWhitespace = model_setting(
         "consistent",
-        MODEL_PANEL,
         "White space of constrained JSON: `consistent` (compact, as `json.dumps` writes it, or indented"
         " by 2 spaces, 4 spaces or a tab), `flexible` (any of these at each place) or `compact`.",
     )
-    property_order: PropertyOrder | None = setting(
+    property_order: PropertyOrder | None = model_setting(
         None,
-        MODEL_PANEL,
         "Order of the properties of JSON: `schema`, `any`, or `listed` (any, but where a property"
         " is required, names that the schema does not list come last)."
         " Default: `listed` in arguments of tools, `schema` in answers.",
         metavar="any|listed|schema",
     )
-    chat_template: StrList = setting(
+    chat_template: StrList = model_setting(
         (),
-        MODEL_PANEL,
         "`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by its name in"
         " the GGUF file, or `chatml`. May be repeated.",
         metavar="MODEL=FILE|NAME",
     )
 
-    load_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
-        600.0, _WATCH, "Time without progress after which loading a model fails."
+    load_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = watchdog_setting(
+        600.0, "Time without progress after which loading a model fails."
     )
-    stall_decode_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
-        120.0, _WATCH, "Time in one decode after which a worker is terminated."
+    stall_decode_s: Annotated[float, Field(gt=0, le=86_400)] = watchdog_setting(
+        120.0, "Time in one decode after which a worker is terminated."
     )
-    stall_sample_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
-        5.0, _WATCH, "Time in sampling one token after which a worker is terminated."
+    stall_sample_s: Annotated[float, Field(gt=0, le=86_400)] = watchdog_setting(
+        5.0, "Time in sampling one token after which a worker is terminated."
     )
-    retry: Annotated[int, Field(ge=0, le=2)] = setting(
+    retry: Annotated[int, Field(ge=0, le=2)] = watchdog_setting(
         2,
-        _WATCH,
         "How often a request goes on in a new worker after its worker ended, the second time alone. It"
         " counts anew with each token. 0: it ends with an error.",
     )
 
-    log_level: LogLevel = setting("info", _LOG, "Lowest severity to log.")
-    log_json: bool = setting(False, _LOG, "Write log lines as JSON objects.")
-    log_file: OptionalFile = setting(
+    log_level: LogLevel = log_setting("info", "Lowest severity to log.")
+    log_json: bool = log_setting(False, "Write log lines as JSON objects.")
+    log_file: OptionalFile = log_setting(
         ...,
-        _LOG,
         "Log file in addition to standard error; `none` for no file. Default: `logs/server.log` in the"
         " data folder.",
         metavar="FILE|none",
     )
-    log_max_bytes: Annotated[int, Field(ge=64 * 1024, le=1 << 40)] = setting(
-        10 * 1024 * 1024, _LOG, "Size at which the log file is renamed to `server.log.1`."
+    log_max_bytes: Annotated[int, Field(ge=64 * 1024, le=1 << 40)] = log_setting(
+        10 * 1024 * 1024, "Size at which the log file is renamed to `server.log.1`."
     )
-    log_files: Annotated[int, Field(ge=2, le=1000)] = setting(
-        3, _LOG, "Number of log files to keep, including the current one."
+    log_files: Annotated[int, Field(ge=2, le=1000)] = log_setting(
+        3, "Number of log files to keep, including the current one."
     )
 
-    keep_prompts: Annotated[int, Field(ge=0, le=512)] = setting(
+    keep_prompts: Annotated[int, Field(ge=0, le=512)] = log_setting(
         0,
-        _LOG,
         "Number of latest requests whose rendered prompt stays in memory, for `GET /extras/requests/ID/prompt` with the"
         " key of the request. 64 MiB at most; never logged.",
     )
-    otel_endpoint: str | None = setting(
+    otel_endpoint: str | None = log_setting(
         None,
-        _LOG,
         "Collector of OpenTelemetry (OTLP over HTTP, as `http://localhost:4318`) that gets a trace of each request:"
         " times and counts, no text. Needs `pip install 'jan-serve[otel]'`.",
         metavar="URL",

@@ -99,13 +99,7 @@ def load_settings(
     if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
         warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
     return LoadedSettings(
-        settings,
-        origins,
-        path,
-        bool(file.values) or path.is_file(),
-        warnings,
-        models,
-        file,
+        settings, origins, path, bool(file.values) or path.is_file(), warnings, models, file
     )
 
 

@@ -248,8 +248,7 @@ AGENT_RECIPES: Final[dict[str, Make]] = {
     "droid": _droid,
     "hermes": _hermes,
     "poolside": told(
-        "Poolside",
-        "POOLSIDE_STANDALONE_BASE_URL={base_url} POOLSIDE_API_KEY={key} pool -m {model}",
+        "Poolside", "POOLSIDE_STANDALONE_BASE_URL={base_url} POOLSIDE_API_KEY={key} pool -m {model}"
     ),
     "copilot-cli": _copilot_cli,
     "muse": _muse,

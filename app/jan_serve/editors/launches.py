@@ -65,8 +65,7 @@ def _opencode(facts: ServerFacts, key: str, file: Path) -> Start:
 
 def _aider(facts: ServerFacts, key: str, file: Path) -> Start:
     return Start(
-        ("--model", f"openai/{facts.model.name}"),
-        {"OPENAI_API_BASE": facts.base_url, "OPENAI_API_KEY": key},
+        ("--model", f"openai/{facts.model.name}"), {"OPENAI_API_BASE": facts.base_url, "OPENAI_API_KEY": key}
     )
 
 
@@ -111,8 +110,7 @@ def _kimi(facts: ServerFacts, key: str, file: Path) -> Start:
 
 def _poolside(facts: ServerFacts, key: str, file: Path) -> Start:
     return Start(
-        ("-m", facts.model.name),
-        {"POOLSIDE_STANDALONE_BASE_URL": facts.base_url, "POOLSIDE_API_KEY": key},
+        ("-m", facts.model.name), {"POOLSIDE_STANDALONE_BASE_URL": facts.base_url, "POOLSIDE_API_KEY": key}
     )
 
 

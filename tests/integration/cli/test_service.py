@@ -17,7 +17,6 @@ import pytest
 from jan_serve import __version__
 from jan_serve.cli.errors import CommandError
 from jan_serve.cli.main import main
-from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings
 from jan_serve.core.measurements import SelfCheck
 from jan_serve.store.measurements import SelfChecks
@@ -129,7 +128,7 @@ def test_a_version_that_has_not_run_here_is_checked_before_the_restart(
 ) -> None:
     ran: list[Path] = []
 
-    def check(loaded: LoadedSettings, output: Output) -> SelfCheck:
+    def check(loaded: LoadedSettings) -> SelfCheck:
         ran.append(loaded.settings.data_dir)
         result = SelfCheck(
             version=__version__, llama_cpp="1", at=1.0, answers={}, prompt_per_s=1.0, tokens_per_s=1.0,
@@ -148,7 +147,7 @@ def test_a_version_that_has_not_run_here_is_checked_before_the_restart(
     assert ["It writes slower." in each.stderr for each in told] == [True, False]
     assert len(ran) == 1
 
-    def fails(loaded: LoadedSettings, output: Output) -> SelfCheck:
+    def fails(loaded: LoadedSettings) -> SelfCheck:
         raise CommandError("no worker starts")
 
     monkeypatch.setattr("jan_serve.cli.commands.servers.service.run_check", fails)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.cli.errors import CommandError, report
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.errors import (
     Draining,
     InsufficientMemory,
@@ -38,7 +38,7 @@ from jan_serve.errors import (
 def test_status_and_next_step(
     error: BaseException, status: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert report(error, Output()) == status
+    assert report(error) == status
     captured = capsys.readouterr()
     assert captured.out == ""
     assert words in captured.err
@@ -49,14 +49,13 @@ def test_a_bug_shows_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         raise ZeroDivisionError("division by zero")
     except ZeroDivisionError as error:
-        assert report(error, Output()) == 1
+        assert report(error) == 1
     text = capsys.readouterr().err
     assert "This is a bug" in text
     assert "test_errors.py" in text
 
 
 def test_texts_are_escaped_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output()
     output.error("name [bold]x[/bold] \x1b[31m\r\nsecond line")
     output.data("[red]data\x07")
     output.table(("a", "b"), [("[link=x]y[/link]", "1\n2")])

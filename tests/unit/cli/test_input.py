@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.input import question_keys, read_input, silent_keys
-from jan_serve.cli.output import Output
 from tests.support.processes import wait_until
 
 
@@ -23,9 +22,8 @@ def test_waiting_for_an_open_pipe_is_noted(
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe, encoding="utf-8"))
-        output = Output()
         found: list[str] = []
-        reader = threading.Thread(target=lambda: found.append(read_input(output)))
+        reader = threading.Thread(target=lambda: found.append(read_input()))
         reader.start()
         wait_until(lambda: "Waiting for the end of standard input" in capsys.readouterr().err)
         os.write(writing, b"text")
@@ -42,7 +40,7 @@ def test_available_text_is_read_without_a_note(
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe, encoding="utf-8"))
-        assert read_input(Output()) == "é"
+        assert read_input() == "é"
     assert capsys.readouterr().err == ""
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from jan_serve.cli.commands.connect import _list as list_programs  # pyright: ignore[reportPrivateUsage]
 from jan_serve.cli.commands.models import ps as ps_module
-from jan_serve.cli.commands.servers.nodes import print_nodes
+from jan_serve.cli.commands.servers.proxy import print_nodes
 from jan_serve.cli.main import main
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.editors.recipe import EditorModel, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.resources import catalogue_file
@@ -33,7 +33,7 @@ def at_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def printed(capsys: pytest.CaptureFixture[str], width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(width))
-    Output().table(COLUMNS, ROWS)
+    output.table(COLUMNS, ROWS)
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -66,7 +66,7 @@ def test_optional_columns_give_way_in_their_order(
 ) -> None:
     def columns_at(width: int) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
-        Output().table(COLUMNS, ROWS, optional=("device", "context", "memory"))
+        output.table(COLUMNS, ROWS, optional=("device", "context", "memory"))
         return next(line for line in capsys.readouterr().out.splitlines() if line.strip()).split()
 
     assert columns_at(80) == ["model", "status", "memory", "context", "device"]
@@ -86,7 +86,7 @@ def test_cells_are_whole_at_every_width(
         for n in range(1, 60, 9)
     ]
     monkeypatch.setenv("COLUMNS", str(width))
-    Output().table(("name", "a note", "code", "wide"), rows)
+    output.table(("name", "a note", "code", "wide"), rows)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     for name, *_ in rows:
         assert any(name in line for line in lines)
@@ -197,14 +197,14 @@ def nodes(models: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "hit_rate": 0.5,
         "prefill_tokens_per_s": 1234.0,
     }
-    print_nodes([node], Output())
+    print_nodes([node])
     return [node["name"]]
 
 
 def programs(models: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     model = EditorModel(LONG, 4096, is_chat=True, is_embedding=False)
     facts = ServerFacts("http://127.0.0.1:1337", needs_key=False, models=(model,), model=model)
-    list_programs(facts, Folders(models, models, models, models), Output())
+    list_programs(facts, Folders(models, models, models, models))
     return list(RECIPES)
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.input import question_keys
-from jan_serve.cli.output import Output, shortened
+from jan_serve.cli.output import output, shortened
 from jan_serve.mcp.results import ToolResult
 from jan_serve.mcp.server_file import read_servers
 
@@ -39,19 +39,16 @@ _SHOWN_WIDTH: Final = 500
 class ChatTools:
     """allowed: names of tools that are called without a question, or `all`."""
 
-    def __init__(
-        self, portal: BlockingPortal, servers: McpServers, output: Output, allowed: Collection[str]
-    ) -> None:
+    def __init__(self, portal: BlockingPortal, servers: McpServers, allowed: Collection[str]) -> None:
         self.allowed = set(allowed)
         self._portal = portal
         self._servers = servers
-        self._output = output
 
     def open(self) -> None:
         """Connect to the servers that are not connected, and say what there is. Blocks."""
         self._wait(self._servers.open())
         for session in self._servers.sessions:
-            _say(session, self._output)
+            _say(session)
 
     def functions(self) -> list[dict[str, Any]]:
         """`tools` of a chat request."""
@@ -62,21 +59,21 @@ class ChatTools:
         self.open()
         for tool in self._servers.tools.values():
             allowed = " (allowed)" if self._is_allowed(tool.name) else ""
-            self._output.note(shortened(f"  {tool.name}{allowed}: {tool.description}", _SHOWN_WIDTH))
+            output.note(shortened(f"  {tool.name}{allowed}: {tool.description}", _SHOWN_WIDTH))
 
     def call(self, name: str, arguments: str) -> ToolResult:
         """Show the call, ask unless it is allowed, and show the result. Blocks; Ctrl-C cancels the call."""
-        self._output.headline(f"call {name} {shortened(arguments, _SHOWN_WIDTH)}")
+        output.headline(f"call {name} {shortened(arguments, _SHOWN_WIDTH)}")
         if not self._is_allowed(name) and not self._asks(name):
             return ToolResult(DECLINED, failed=True)
         result = self._wait(self._servers.call(name, arguments))
         lines = result.text.splitlines()
         for line in lines[:_SHOWN_LINES]:
-            self._output.note(f"  {shortened(line, _SHOWN_WIDTH)}")
+            output.note(f"  {shortened(line, _SHOWN_WIDTH)}")
         if len(lines) > _SHOWN_LINES:
-            self._output.note(f"  … {len(lines) - _SHOWN_LINES} more lines")
+            output.note(f"  … {len(lines) - _SHOWN_LINES} more lines")
         for picture in result.pictures:
-            self._output.note(f"  picture: {_saved(picture)}")
+            output.note(f"  picture: {_saved(picture)}")
         return result
 
     def _is_allowed(self, name: str) -> bool:
@@ -84,8 +81,8 @@ class ChatTools:
 
     def _asks(self, name: str) -> bool:
         """Whether the user allows it."""
-        if not (sys.stdin.isatty() and self._output.notes_on_terminal):
-            self._output.note(f"  not called: there is no terminal to ask, and no --allow-tool {name}")
+        if not (sys.stdin.isatty() and output.notes_on_terminal):
+            output.note(f"  not called: there is no terminal to ask, and no --allow-tool {name}")
             return False
         try:
             with question_keys():
@@ -112,13 +109,13 @@ class ChatTools:
 
 
 @contextlib.contextmanager
-def chat_tools(file: Path | None, output: Output, allowed: Collection[str]) -> Generator[ChatTools]:
+def chat_tools(file: Path | None, allowed: Collection[str]) -> Generator[ChatTools]:
     """Start the servers of the file, and end them with the block. Raises CommandError, SettingsError."""
     servers = read_servers(file) if file is not None else ()
     if not servers:
         named = f"{file} names no MCP servers" if file is not None else "mcp_file is none"
         hint = 'The file has {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}, as Claude Desktop writes it.'
-        raise CommandError(named, hint, WRONG_USE)
+        raise WrongUse(named, hint)
     from anyio.from_thread import start_blocking_portal
 
     from jan_serve.mcp.sessions import McpServers  # imports a package that may not be installed
@@ -126,14 +123,14 @@ def chat_tools(file: Path | None, output: Output, allowed: Collection[str]) -> G
     with start_blocking_portal() as portal:
         sessions = McpServers(servers)
         try:
-            tools = ChatTools(portal, sessions, output, allowed)
+            tools = ChatTools(portal, sessions, allowed)
             tools.open()
             yield tools
         finally:
             portal.call(sessions.close)
 
 
-def _say(session: McpSession, output: Output) -> None:
+def _say(session: McpSession) -> None:
     if session.error is not None:
         output.warning(f"the MCP server {session.name} {session.error}")
         return

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from jan_serve.cli.chat.request_options import AnswerFormat
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WrongUse
 
 Message = dict[str, Any]
 """A role and its content: a text, or parts in OpenAI's notation."""
@@ -96,7 +96,7 @@ class Conversation(msgspec.Struct):
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             saved = None
         if saved is None or not _TURNS.fullmatch("".join(message.letter() for message in saved.messages)):
-            raise CommandError("The file is not a saved chat.", "`/save FILE` writes one.", WRONG_USE)
+            raise WrongUse("The file is not a saved chat.", "`/save FILE` writes one.")
         self.system = saved.system
         self.parameters = saved.parameters
         self.messages = msgspec.to_builtins(saved.messages)

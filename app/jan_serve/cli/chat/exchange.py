@@ -10,7 +10,6 @@ from jan_serve.cli.chat.chat_answer import AnswerDisplay, ChatAnswer, ask
 from jan_serve.cli.chat.chat_tools import ChatTools
 from jan_serve.cli.chat.conversation import Conversation, Message
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.output import Output
 
 MAX_ROUNDS: Final = 30
 """Answers with calls for one question; a model may call for ever."""
@@ -27,7 +26,6 @@ def exchange(
     client: ServerClient,
     conversation: Conversation,
     question: str,
-    output: Output,
     tools: ChatTools | None = None,
     *,
     silent: bool = False,
@@ -43,7 +41,7 @@ def exchange(
         if tools is not None:
             request["tools"] = tools.functions()
             request["tool_choice"] = "auto" if rounds < MAX_ROUNDS else "none"
-        display = AnswerDisplay(output, silent=silent)
+        display = AnswerDisplay(silent=silent)
         try:
             answer = ask(client, request, display)
         finally:

@@ -11,8 +11,8 @@ import msgspec
 
 from jan_serve.cli.chat.conversation import Conversation, Message
 from jan_serve.cli.client.server_client import ChatChanged, ServerClient
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.output import output
 
 _TRIES: Final = 5
 _TITLE: Final = 48
@@ -122,7 +122,7 @@ def text_of(client: ServerClient, message: StoredMessage) -> Iterator[str]:
             yield event["delta"]
 
 
-def show_messages(client: ServerClient, messages: Sequence[StoredMessage], output: Output) -> None:
+def show_messages(client: ServerClient, messages: Sequence[StoredMessage]) -> None:
     """Print the messages. One that the server still writes comes piece by piece."""
     for message in messages:
         sign = {"user": ">>> ", "tool": "<<< "}.get(message["role"], "")
@@ -140,12 +140,11 @@ def find_chat(client: ServerClient, wanted: str) -> dict[str, Any]:
     found = exact or found
     if not found:
         words = f"There is no chat {wanted!r}." if wanted else "There is no chat yet."
-        raise CommandError(words, "`jan-serve chats` lists them.", WRONG_USE)
+        raise WrongUse(words, "`jan-serve chats` lists them.")
     if wanted and not exact and (len(found) > 1 or len(wanted) < _LEAST_ID):
-        raise CommandError(
+        raise WrongUse(
             f"{wanted!r} is too short for an id: {len(found)} chats begin so.",
             "`jan-serve chats` lists them.",
-            WRONG_USE,
         )
     return found[0]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.input import read_file
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import InvalidImage
@@ -58,17 +58,17 @@ def parameter(name: str, text: str) -> tuple[str, Any]:
     if known not in PARAMETERS:
         near = difflib.get_close_matches(known, list(PARAMETERS), n=1)
         hint = f"Did you mean {near[0]}?" if near else f"Parameters: {', '.join(PARAMETERS)}."
-        raise CommandError(f"There is no parameter {name!r}.", hint, WRONG_USE)
+        raise WrongUse(f"There is no parameter {name!r}.", hint)
     text = text.strip()
     if not text:
-        raise CommandError(f"{known} needs a value: {PARAMETERS[known]}.", status=WRONG_USE)
+        raise WrongUse(f"{known} needs a value: {PARAMETERS[known]}.")
     try:
         value = json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         words = {"on": True, "off": False, "yes": True, "no": False}
         value = words.get(text.lower(), text)
     if known not in _OTHER_KINDS and (isinstance(value, bool) or not isinstance(value, int | float | None)):
-        raise CommandError(f"{known} takes a number, not {text!r}: {PARAMETERS[known]}.", status=WRONG_USE)
+        raise WrongUse(f"{known} takes a number, not {text!r}: {PARAMETERS[known]}.")
     return known, value
 
 
@@ -78,7 +78,7 @@ def assignments(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise CommandError(f"--set takes NAME=VALUE, but {pair!r} has no `=`.", status=WRONG_USE)
+            raise WrongUse(f"--set takes NAME=VALUE, but {pair!r} has no `=`.")
         key, parsed = parameter(name, value)
         found[key] = parsed
     return found
@@ -107,10 +107,8 @@ def read_format(name: str) -> AnswerFormat:
     path = user_path(name)
     if not os.path.isfile(path):
         if path.suffix or len(path.parts) > 1:
-            raise CommandError(
-                f"There is no file {name}.",
-                "A format is `json`, a file, or the name of a grammar.",
-                WRONG_USE,
+            raise WrongUse(
+                f"There is no file {name}.", "A format is `json`, a file, or the name of a grammar."
             )
         return AnswerFormat(name, {"grammar": name})
     text = read_file(path, _MAX_BYTES)
@@ -119,9 +117,9 @@ def read_format(name: str) -> AnswerFormat:
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{name} is neither JSON nor GBNF: {error}", None, WRONG_USE) from None
+        raise WrongUse(f"{name} is neither JSON nor GBNF: {error}") from None
     if is_deeper(schema, _MAX_DEPTH):
-        raise CommandError(f"{name} nests deeper than {_MAX_DEPTH} levels.", None, WRONG_USE)
+        raise WrongUse(f"{name} nests deeper than {_MAX_DEPTH} levels.")
     wrapped = {"type": "json_schema", "json_schema": {"name": path.stem, "schema": schema}}
     return AnswerFormat(name, {"response_format": wrapped})
 
@@ -131,9 +129,9 @@ def file_part(path: Path) -> dict[str, Any]:
     try:
         data = read_limited(user_path(path), MAX_DOCUMENT_BYTES)
     except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror}", status=WRONG_USE) from None
+        raise WrongUse(f"cannot read {path}: {error.strerror}") from None
     except TooLarge as error:
-        raise CommandError(f"{path} {error}.", status=WRONG_USE) from None
+        raise WrongUse(f"{path} {error}.") from None
     encoded = base64.b64encode(data).decode()
     if data.startswith(_PDF) or _is_text(data):
         kind = "application/pdf" if data.startswith(_PDF) else "text/plain"
@@ -141,9 +139,7 @@ def file_part(path: Path) -> dict[str, Any]:
     try:
         header = checked_header(data)
     except InvalidImage as error:
-        raise CommandError(
-            f"{path} is no PDF, no text in UTF-8, and: {error.message}", status=WRONG_USE
-        ) from None
+        raise WrongUse(f"{path} is no PDF, no text in UTF-8, and: {error.message}") from None
     return {"type": "image_url", "image_url": {"url": f"data:image/{header.format.lower()};base64,{encoded}"}}
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from jan_serve.cli.chat.exchange import exchange
 from jan_serve.cli.chat.slash_commands import ChatSession, LeaveChat, run_slash_command
 from jan_serve.cli.errors import CommandError
+from jan_serve.cli.output import output
 
 _QUOTES: Final = '"""'
 
@@ -38,7 +39,7 @@ def chat(session: ChatSession, read: Callable[[], str]) -> None:
         except EOFError:
             return
         except KeyboardInterrupt:
-            session.output.note("Ctrl-D or /bye leaves.")
+            output.note("Ctrl-D or /bye leaves.")
             continue
         if not text.strip():
             continue
@@ -53,28 +54,28 @@ def chat(session: ChatSession, read: Callable[[], str]) -> None:
         except LeaveChat:
             return
         except KeyboardInterrupt:
-            session.output.note("Stopped.")
+            output.note("Stopped.")
         except CommandError as error:
-            session.output.error(error.message, error.next_step)
+            output.error(error.message, error.next_step)
 
 
 def _answer(session: ChatSession, question: str) -> None:
     """Ask and print the answer. The conversation keeps both unless the answer was stopped before its first token."""
-    asked = exchange(session.client, session.conversation, question, session.output, session.tools)
+    asked = exchange(session.client, session.conversation, question, session.tools)
     answer = asked.answer
     session.last_statistics = answer.statistics()
     if answer.stopped:
-        session.output.note("Stopped.")
+        output.note("Stopped.")
     elif answer.finish_reason == "length":
-        session.output.note(
+        output.note(
             "The answer is incomplete: max_tokens or the context is used up. /clear frees the context."
         )
     if answer.text or not answer.stopped:
         session.conversation.add(question, answer.text, asked.steps)
         _keep(session)
     if session.show_statistics:
-        session.output.note(session.last_statistics)
-    session.output.note()
+        output.note(session.last_statistics)
+    output.note()
 
 
 def _keep(session: ChatSession) -> None:
@@ -83,4 +84,4 @@ def _keep(session: ChatSession) -> None:
     try:
         session.kept.save(session.conversation)
     except CommandError as error:
-        session.output.error(f"The server does not keep this: {error.message}", error.next_step)
+        output.error(f"The server does not keep this: {error.message}", error.next_step)

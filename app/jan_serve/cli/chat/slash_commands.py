@@ -16,9 +16,9 @@ from jan_serve.cli.chat.kept_chat import KeptChat
 from jan_serve.cli.chat.request_options import PARAMETERS, file_part, parameter, read_format
 from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.input import read_file
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.store.files import private_opener, user_path
 
 
@@ -31,7 +31,6 @@ class ChatSession(msgspec.Struct):
 
     client: ServerClient
     conversation: Conversation
-    output: Output
     show_statistics: bool = False
     ask_again: str | None = None
     last_statistics: str = "no answer yet"
@@ -53,7 +52,7 @@ def run_slash_command(session: ChatSession, line: str) -> None:
             if near
             else '/help lists the commands. To send a message that begins with /, put it between """ and """.'
         )
-        raise CommandError(f"There is no command {word}.", hint, WRONG_USE)
+        raise WrongUse(f"There is no command {word}.", hint)
     command.handler(session, rest.strip())
 
 
@@ -61,10 +60,10 @@ def _help(session: ChatSession, rest: str) -> None:
     width = max(len(command.usage) for command in COMMANDS.values())
     shown = {command.usage: command.meaning for command in COMMANDS.values()}
     for usage, meaning in shown.items():
-        session.output.note(f"  {usage:<{width}}  {meaning}")
-    session.output.note()
-    session.output.note('  Several lines: between """ and """, with \\ at their ends, or by Alt-Enter.')
-    session.output.note("  Ctrl-C stops an answer; Ctrl-D leaves.")
+        output.note(f"  {usage:<{width}}  {meaning}")
+    output.note()
+    output.note('  Several lines: between """ and """, with \\ at their ends, or by Alt-Enter.')
+    output.note("  Ctrl-C stops an answer; Ctrl-D leaves.")
 
 
 def _set(session: ChatSession, rest: str) -> None:
@@ -73,12 +72,12 @@ def _set(session: ChatSession, rest: str) -> None:
         width = max(map(len, PARAMETERS))
         for name, meaning in PARAMETERS.items():
             value = f" = {json.dumps(parameters[name], ensure_ascii=False)}" if name in parameters else ""
-            session.output.note(f"  {name:<{width}}  {meaning}{value}")
+            output.note(f"  {name:<{width}}  {meaning}{value}")
         return
     name, _, text = rest.replace("=", " ", 1).partition(" ")
     known, value = parameter(name, text)
     parameters[known] = value
-    session.output.note(f"{known} = {json.dumps(value, ensure_ascii=False)}")
+    output.note(f"{known} = {json.dumps(value, ensure_ascii=False)}")
 
 
 def _unset(session: ChatSession, rest: str) -> None:
@@ -86,35 +85,35 @@ def _unset(session: ChatSession, rest: str) -> None:
     names = [name.replace("-", "_").lower() for name in rest.split()] or list(parameters)
     for name in names:
         if name not in PARAMETERS:
-            raise CommandError(f"There is no parameter {name!r}.", "/set lists them.", WRONG_USE)
+            raise WrongUse(f"There is no parameter {name!r}.", "/set lists them.")
     for name in names:
         parameters.pop(name, None)
-    session.output.note(f"Reset to the default of the server: {', '.join(names) or 'all'}.")
+    output.note(f"Reset to the default of the server: {', '.join(names) or 'all'}.")
 
 
 def _system(session: ChatSession, rest: str) -> None:
     conversation = session.conversation
     if not rest:
-        session.output.note(conversation.system or "There is no system message.")
+        output.note(conversation.system or "There is no system message.")
     elif rest.lower() in ("off", "none"):
         conversation.system = None
-        session.output.note("The system message is removed.")
+        output.note("The system message is removed.")
     else:
         conversation.system = rest
-        session.output.note("The system message is set.")
+        output.note("The system message is set.")
 
 
 def _format(session: ChatSession, rest: str) -> None:
     conversation = session.conversation
     if not rest:
         current = conversation.answer_format
-        session.output.note(current.name if current else "Answers are free text. /format FILE sets a schema.")
+        output.note(current.name if current else "Answers are free text. /format FILE sets a schema.")
     elif rest.lower() in ("off", "none", "text"):
         conversation.answer_format = None
-        session.output.note("Answers are free text.")
+        output.note("Answers are free text.")
     else:
         conversation.answer_format = read_format(rest)
-        session.output.note(f"Answers follow {rest}.")
+        output.note(f"Answers follow {rest}.")
 
 
 def _file(session: ChatSession, rest: str) -> None:
@@ -123,22 +122,22 @@ def _file(session: ChatSession, rest: str) -> None:
         files.clear()
     elif rest:
         files.append(file_part(Path(rest)))
-    session.output.note(f"Files that go with the next question: {len(files)}.")
+    output.note(f"Files that go with the next question: {len(files)}.")
 
 
 def _model(session: ChatSession, rest: str) -> None:
     if not rest:
-        session.output.note(session.conversation.model)
+        output.note(session.conversation.model)
         return
-    full_name = ready_model(session.client, rest, session.output)
+    full_name = ready_model(session.client, rest)
     session.conversation.model = rest  # the name as typed, which may select an adapter
-    session.output.note(f"The model is {full_name}.")
-    note_base_model(session.client, (rest, full_name), session.output)
+    output.note(f"The model is {full_name}.")
+    note_base_model(session.client, (rest, full_name))
 
 
 def _models(session: ChatSession, rest: str) -> None:
     for name in model_names(session.client):
-        session.output.note(f"  {name}")
+        output.note(f"  {name}")
 
 
 def model_names(client: ServerClient) -> list[str]:
@@ -147,37 +146,35 @@ def model_names(client: ServerClient) -> list[str]:
 
 def _tools(session: ChatSession, rest: str) -> None:
     if session.tools is None:
-        raise CommandError(
-            "This chat has no tools.", "`jan-serve run --mcp` starts the MCP servers.", WRONG_USE
-        )
+        raise WrongUse("This chat has no tools.", "`jan-serve run --mcp` starts the MCP servers.")
     session.tools.list()
 
 
 def _clear(session: ChatSession, rest: str) -> None:
     session.conversation.clear()
-    session.output.note("The messages are deleted; the system message and the parameters stay.")
+    output.note("The messages are deleted; the system message and the parameters stay.")
 
 
 def _retry(session: ChatSession, rest: str) -> None:
     question = session.conversation.undo()
     if question is None:
-        raise CommandError("There is no question to repeat.", status=WRONG_USE)
+        raise WrongUse("There is no question to repeat.")
     session.ask_again = question
 
 
 def _undo(session: ChatSession, rest: str) -> None:
     question = session.conversation.undo()
     if question is None:
-        raise CommandError("There is no question to remove.", status=WRONG_USE)
-    session.output.note(f"Removed: {question}")
+        raise WrongUse("There is no question to remove.")
+    output.note(f"Removed: {question}")
 
 
 def _stats(session: ChatSession, rest: str) -> None:
     if rest.lower() in ("on", "off"):
         session.show_statistics = rest.lower() == "on"
-        session.output.note(f"Statistics after each answer: {rest.lower()}.")
+        output.note(f"Statistics after each answer: {rest.lower()}.")
     else:
-        session.output.note(session.last_statistics)
+        output.note(session.last_statistics)
 
 
 def _save(session: ChatSession, rest: str) -> None:
@@ -187,18 +184,18 @@ def _save(session: ChatSession, rest: str) -> None:
             file.write(session.conversation.to_json())
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
-    session.output.note(f"Saved to {path}.")
+    output.note(f"Saved to {path}.")
 
 
 def _load(session: ChatSession, rest: str) -> None:
     path = _path(rest)
     session.conversation.restore(read_file(path))
-    session.output.note(f"Loaded {len(session.conversation.messages)} messages from {path}.")
+    output.note(f"Loaded {len(session.conversation.messages)} messages from {path}.")
 
 
 def _path(rest: str) -> Path:
     if not rest:
-        raise CommandError("Name a file.", status=WRONG_USE)
+        raise WrongUse("Name a file.")
     return user_path(rest)
 
 

@@ -11,15 +11,13 @@ from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextCol
 
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
 from jan_serve.cli.input import silent_keys
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 
 
 class ProgressBar:
     """Shows progress on standard error until it is closed, then vanishes. Does nothing if that is no terminal."""
 
-    def __init__(
-        self, output: Output, name: str, text: str, *columns: ProgressColumn, total: float | None = None
-    ) -> None:
+    def __init__(self, name: str, text: str, *columns: ProgressColumn, total: float | None = None) -> None:
         self._progress = output.progress(TextColumn(text, markup=False), BarColumn(bar_width=None), *columns)
         self._shown = contextlib.ExitStack()
         if self._progress is not None:
@@ -35,7 +33,7 @@ class ProgressBar:
         self._shown.close()
 
 
-def load_model(client: ServerClient, name: str, output: Output, **fields: object) -> str:
+def load_model(client: ServerClient, name: str, **fields: object) -> str:
     """Load a model and return its full name. Blocks until it is loaded, with a progress bar on a terminal.
 
     fields: further fields of the request. Ctrl-C stops the load. Raises CommandError for an unknown name, with similar
@@ -51,7 +49,7 @@ def load_model(client: ServerClient, name: str, output: Output, **fields: object
             if data.get("status") == "loading":
                 if bar is None:
                     columns = (TaskProgressColumn(), TimeElapsedColumn())
-                    bar = ProgressBar(output, full_name, "Loading {task.description}", *columns)
+                    bar = ProgressBar(full_name, "Loading {task.description}", *columns)
                 progress: dict[str, Any] = data.get("progress") or {}
                 if (fraction := progress.get("value")) is not None:
                     bar.update(fraction, 1.0)
@@ -61,10 +59,10 @@ def load_model(client: ServerClient, name: str, output: Output, **fields: object
     return full_name
 
 
-def ready_model(client: ServerClient, name: str, output: Output) -> str:
+def ready_model(client: ServerClient, name: str) -> str:
     """Load the model as `load_model` does, or check its name at a proxy, where the request itself loads it."""
     try:
-        return load_model(client, name, output)
+        return load_model(client, name)
     except OtherProgram:
         return str(client.get(f"/v1/models/{quote(name)}")["id"])
 
@@ -72,7 +70,7 @@ def ready_model(client: ServerClient, name: str, output: Output) -> str:
 NOTICE: Final = "This file has no chat template: it is a base model that continues text, not one that chats."
 
 
-def note_base_model(client: ServerClient, names: Sequence[str], output: Output) -> None:
+def note_base_model(client: ServerClient, names: Sequence[str]) -> None:
     """names: of one loaded model, as typed and in full. A proxy does not say what its models are."""
     try:
         has_template = bool(client.get("/props", {"model": names[0]}, patient=True)["chat_template"])

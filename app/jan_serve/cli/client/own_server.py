@@ -17,7 +17,7 @@ from typing import Final
 
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, NO_SERVER, CommandError
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.config import LoadedSettings, ServerAddress, has_address, server_address
 
 _STOP_S: Final = 15.0
@@ -30,7 +30,6 @@ _REQUEST_LOGGER: Final = " jan_serve.request: "
 def any_server(
     loaded: LoadedSettings,
     url: str | None,
-    output: Output,
     *,
     model: str | Path | None = None,
     n_ctx: int | None = None,
@@ -52,20 +51,13 @@ def any_server(
             else:
                 yield client
                 return
-    with (
-        _own_server(loaded, model, output, n_ctx, variables or {}) as address,
-        ServerClient(address) as client,
-    ):
+    with _own_server(loaded, model, n_ctx, variables or {}) as address, ServerClient(address) as client:
         yield client
 
 
 @contextlib.contextmanager
 def _own_server(
-    loaded: LoadedSettings,
-    model: str | Path | None,
-    output: Output,
-    n_ctx: int | None,
-    variables: Mapping[str, str],
+    loaded: LoadedSettings, model: str | Path | None, n_ctx: int | None, variables: Mapping[str, str]
 ) -> Generator[ServerAddress]:
     command = [*_python_command(), "own-server"]
     if loaded.config_file_read:
@@ -92,7 +84,7 @@ def _own_server(
             yield ServerAddress(url, "own", key, loaded.origins.get("api_keys", "default"))
         except CommandError as error:
             if error.status == FAILED:  # the server failed, not the request
-                _show_log(log, error.message, output)
+                _show_log(log, error.message)
             raise
         finally:
             process.stdin.close()
@@ -125,7 +117,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _show_log(log: Path, error: str, output: Output) -> None:
+def _show_log(log: Path, error: str) -> None:
     """The end of the log, without lines that only repeat the error or name the request."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     told = [line for line in lines if error not in line and _REQUEST_LOGGER not in line]

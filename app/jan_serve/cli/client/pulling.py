@@ -16,7 +16,7 @@ from jan_serve.cli.client.loading import ProgressBar
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import INTERRUPTED, CommandError
 from jan_serve.cli.input import question_keys
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.output import output, size_text
 from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
 
@@ -24,28 +24,27 @@ from jan_serve.store.hub.references import Catalogue
 class DownloadProgress(ProgressBar):
     """Progress of a pull. n_total: bytes."""
 
-    def __init__(self, output: Output, name: str, n_total: int) -> None:
+    def __init__(self, name: str, n_total: int) -> None:
         columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        super().__init__(output, name, "{task.description}", *columns, total=n_total)
-        self._output = output
+        super().__init__(name, "{task.description}", *columns, total=n_total)
         self._name = name
         self._n_total = n_total
         self._tenths = -1
 
     def received(self, n_bytes: int) -> None:
-        if self._output.notes_on_terminal:
+        if output.notes_on_terminal:
             self.update(n_bytes, self._n_total)
             return
         tenths = n_bytes * 10 // self._n_total if self._n_total else 10
         if tenths != self._tenths:
             self._tenths = tenths
-            self._output.note(f"{self._name}: {tenths * 10} % of {size_text(self._n_total)}")
+            output.note(f"{self._name}: {tenths * 10} % of {size_text(self._n_total)}")
 
     def note(self, text: str) -> None:
-        self._output.note(text)
+        output.note(text)
 
 
-def pulled_on_request(client: ServerClient, name: str, output: Output) -> bool:
+def pulled_on_request(client: ServerClient, name: str) -> bool:
     """Ask whether the server shall download the model, and wait for that. False without a terminal, or if declined."""
     catalogue = Catalogue.read(catalogue_file())
     if not catalogue.has(name) or not (sys.stdin.isatty() and output.notes_on_terminal):
@@ -56,19 +55,19 @@ def pulled_on_request(client: ServerClient, name: str, output: Output) -> bool:
         if not typer.confirm(f"{name} is not here{size}. Download it?", default=True, err=True):
             return False
     try:
-        _pull(client, name, output)
+        _pull(client, name)
     except KeyboardInterrupt:
         raise CommandError("Stopped.", "Run the same command to resume the download.", INTERRUPTED) from None
     return True
 
 
-def _pull(client: ServerClient, name: str, output: Output) -> None:
+def _pull(client: ServerClient, name: str) -> None:
     with contextlib.ExitStack() as shown:
         progress: DownloadProgress | None = None
         for event in client.events("/models/pull", {"model": name, "stream": True}):
             kind, data = event.get("event"), cast(dict[str, Any], event.get("data") or {})
             if kind == "download_started":
-                progress = DownloadProgress(output, name, int(data["total"]))
+                progress = DownloadProgress(name, int(data["total"]))
                 shown.callback(progress.close)
             elif kind == "download_progress" and progress is not None:
                 progress.received(sum(int(file["done"]) for file in data.values()))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from jan_serve import __version__
-from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError, advice
+from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError, WrongUse, advice
 from jan_serve.config import ServerAddress
 from jan_serve.core.hosts import is_loopback
 from jan_serve.errors import ModelNotFound
@@ -159,10 +159,7 @@ class ServerClient:
             return self._object(response)
 
     def events(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        params: Mapping[str, str] | None = None,
+        self, path: str, body: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
     ) -> Generator[dict[str, Any]]:
         """The JSON objects of an event stream; POST with a body, GET without. Close the generator to stop.
 
@@ -185,11 +182,7 @@ class ServerClient:
                 time.sleep(_BACK_S * lost)
 
     def _events(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None,
-        params: Mapping[str, str] | None,
-        last: str,
+        self, path: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None, last: str
     ) -> Generator[tuple[str, dict[str, Any]]]:
         """The events behind one, with their ids."""
         method = "GET" if body is None else "POST"
@@ -259,15 +252,13 @@ class ServerClient:
 
     def _wrong_key(self) -> CommandError:
         if self._address.key is None:
-            return CommandError(
+            return WrongUse(
                 f"the server at {self.url} requires an API key",
                 "Set JAN_SERVE_API_KEY, or api_keys in the configuration file.",
-                WRONG_USE,
             )
-        return CommandError(
+        return WrongUse(
             f"the server at {self.url} rejects the API key from {self._address.key_origin}",
             "`jan-serve config` shows the source of each setting; JAN_SERVE_API_KEY overrides the file.",
-            WRONG_USE,
         )
 
     def _no_route(self, status: int) -> CommandError:

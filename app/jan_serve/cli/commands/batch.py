@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, option
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output
 
 _LOOK_S: Final = 0.5
 _ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -24,58 +25,46 @@ Batch = dict[str, Any]
 
 def batch(
     what: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|ls|show|cancel", help="A file of JSON lines in OpenAI's form, or a word."
-        ),
+        str, argument("FILE|ls|show|cancel", "A file of JSON lines in OpenAI's form, or a word.")
     ],
-    batch_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The batch to show or to cancel.")
-    ] = None,
+    batch_id: Annotated[str | None, argument("ID", "The batch to show or to cancel.")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for the answers, and write them beside FILE.")
+        bool, option("--wait/--no-wait", "Wait for the answers, and write them beside FILE.")
     ] = True,
-    window: Annotated[
-        str, typer.Option("--window", metavar="TIME", help="Time after which the rest expires: 24h, 7d.")
-    ] = "24h",
+    window: Annotated[str, option("--window TIME", "Time after which the rest expires: 24h, 7d.")] = "24h",
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a file of requests while nobody else needs the model. Starts a server if none runs."""
-    output = Output()
     if (what in ("show", "cancel")) != (batch_id is not None):
-        raise CommandError(
-            "`show` and `cancel` take the ID of a batch, and a FILE takes none.", status=WRONG_USE
-        )
+        raise WrongUse("`show` and `cancel` take the ID of a batch, and a FILE takes none.")
     loaded = load_settings(config_file=config)
-    with any_server(loaded, url, output) as client:
+    with any_server(loaded, url) as client:
         match what:
             case "ls":
-                _list(client, output, as_json=as_json)
+                _list(client, as_json=as_json)
             case "show":
-                _show(client.get(f"/v1/batches/{batch_id}"), output, as_json=as_json)
+                _show(client.get(f"/v1/batches/{batch_id}"), as_json=as_json)
             case "cancel":
-                _show(client.post(f"/v1/batches/{batch_id}/cancel", {}), output, as_json=as_json)
+                _show(client.post(f"/v1/batches/{batch_id}/cancel", {}), as_json=as_json)
             case _:
-                _send(client, Path(what), output, window=window, wait=wait, as_json=as_json)
+                _send(client, Path(what), window=window, wait=wait, as_json=as_json)
 
 
-def _send(
-    client: ServerClient, path: Path, output: Output, *, window: str, wait: bool, as_json: bool
-) -> None:
+def _send(client: ServerClient, path: Path, *, window: str, wait: bool, as_json: bool) -> None:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", status=WRONG_USE) from None
+        raise WrongUse(f"{path}: {error.strerror}") from None
     file = client.upload("/v1/files", path.name, content, {"purpose": "batch"})
     body = {"input_file_id": file["id"], "endpoint": _endpoint(path, content), "completion_window": window}
     found = client.post("/v1/batches", body)
     if not wait:
-        _show(found, output, as_json=as_json)
+        _show(found, as_json=as_json)
         return
     try:
-        found = _followed(client, found, output)
+        found = _followed(client, found)
     except KeyboardInterrupt:
         output.note(f"The batch goes on: `jan-serve batch show {found['id']}`.")
         raise
@@ -84,7 +73,7 @@ def _send(
             target = path.with_suffix(f".{name}.jsonl")
             target.write_bytes(client.content(f"/v1/files/{found[f'{kind}_file_id']}/content"))
             output.note(f"{name}: {target}")
-    _show(found, output, as_json=as_json)
+    _show(found, as_json=as_json)
     if found["status"] != "completed" or found["request_counts"]["failed"]:
         raise typer.Exit(1)
 
@@ -95,10 +84,10 @@ def _endpoint(path: Path, content: bytes) -> str:
     try:
         return str(json.loads(first)["url"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise CommandError(f"{path}: its first line is no request with a `url`", status=WRONG_USE) from None
+        raise WrongUse(f"{path}: its first line is no request with a `url`") from None
 
 
-def _followed(client: ServerClient, found: Batch, output: Output) -> Batch:
+def _followed(client: ServerClient, found: Batch) -> Batch:
     """The batch once it has ended, with a bar on a terminal until then."""
     progress = output.progress("{task.description}", *_columns())
     if progress is None:
@@ -127,7 +116,7 @@ def _columns() -> tuple[Any, ...]:
     return BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 
 
-def _list(client: ServerClient, output: Output, *, as_json: bool) -> None:
+def _list(client: ServerClient, *, as_json: bool) -> None:
     found = client.get("/v1/batches", {"limit": "100"})
     if as_json:
         output.json(found)
@@ -143,7 +132,7 @@ def _list(client: ServerClient, output: Output, *, as_json: bool) -> None:
         output.note("No batch.")
 
 
-def _show(found: Batch, output: Output, *, as_json: bool) -> None:
+def _show(found: Batch, *, as_json: bool) -> None:
     if as_json:
         output.json(found)
         return

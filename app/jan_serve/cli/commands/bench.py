@@ -10,16 +10,15 @@ from statistics import median
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-import typer
 
 from jan_serve import __version__
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, model_argument, option
 from jan_serve.cli.client.loading import ProgressBar, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output, size_text
 from jan_serve.config import server_address
 from jan_serve.core.measurements import FirstToken, Speed
 from jan_serve.store.measurements import speeds
@@ -42,10 +41,9 @@ def bench(
     model: Annotated[
         str | None, model_argument("Name of a model; default: the default model.", "[MODEL]")
     ] = None,
-    clients: Annotated[int, typer.Option(min=1, max=64, help="Clients that ask at the same time.")] = 8,
+    clients: Annotated[int, option("--clients", "Clients that ask at the same time.", min=1, max=64)] = 8,
     against: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Measure another OpenAI server with the same model, too."),
+        str | None, option("--against URL", "Measure another OpenAI server with the same model, too.")
     ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
@@ -57,14 +55,13 @@ def bench(
     much of the memory's bandwidth one client uses. The last run of the model on this machine stands beside it.
     """
     loaded = load_settings(config_file=config)
-    output = Output()
-    with any_server(loaded, url, output, model=model) as client:
+    with any_server(loaded, url, model=model) as client:
         default = None if model is not None else str(client.get("/props", patient=True)["model_alias"])
-        name = ready_model(client, model or default or "", output)
+        name = ready_model(client, model or default or "")
         models: list[dict[str, Any]] = client.get("/models")["data"]
         found = next(each for each in models if each["id"] == name)
         n_ctx = int(found.get("context_length") or _LENGTHS[0] + _ROOM)
-        here = _measured(client, name, n_ctx, clients, output, found)
+        here = _measured(client, name, n_ctx, clients, found)
     beside: list[tuple[str, Speed]] = []
     records = speeds(loaded.settings.data_dir)
     last = records.last(name)
@@ -72,7 +69,7 @@ def bench(
         beside.append((time.strftime("%Y-%m-%d", time.localtime(last.at)), last))
     if against is not None:
         with ServerClient(server_address(loaded, against)) as other:
-            beside.append((against, _measured(other, name, n_ctx, clients, output)))
+            beside.append((against, _measured(other, name, n_ctx, clients)))
     try:
         records.put(name, here)
     except OSError as error:
@@ -85,10 +82,10 @@ def bench(
             }
         )
         return
-    _print(output, here, beside)
+    _print(here, beside)
 
 
-def _print(output: Output, here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:
+def _print(here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:
     speeds = [here, *(speed for _, speed in beside)]
     rows: list[tuple[str, Callable[[Speed], str]]] = []
     for index, first in enumerate(here.first):
@@ -118,18 +115,13 @@ def _rate(value: float | None) -> str:
 
 
 def _measured(
-    client: ServerClient,
-    name: str,
-    n_ctx: int,
-    clients: int,
-    output: Output,
-    facts: Mapping[str, Any] | None = None,
+    client: ServerClient, name: str, n_ctx: int, clients: int, facts: Mapping[str, Any] | None = None
 ) -> Speed:
     """facts: of a model on this machine; None for another server."""
     memory: Mapping[str, Any] = (facts or {}).get("memory") or {}
     read: int | None = memory.get("read_per_token") if facts and facts.get("device") == "CPU" else None
     lengths = [length for length in _LENGTHS if length + _ROOM <= n_ctx] or [n_ctx - _ROOM]
-    bar = ProgressBar(output, name, "Measuring {task.description}")
+    bar = ProgressBar(name, "Measuring {task.description}")
     steps = len(lengths) + 2 * _RUNS
     try:
         words = _Words(client, name)

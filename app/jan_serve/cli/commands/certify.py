@@ -16,13 +16,13 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 
 from jan_serve import __version__
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, model_argument
 from jan_serve.cli.client.loading import ProgressBar, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output
 from jan_serve.core.measurements import Certificate, Mark, verdicts
 from jan_serve.store.measurements import certificates
 
@@ -55,10 +55,9 @@ def certify(
     The tasks are made from a seed and scored exactly, by no other model. `jan-serve show` has the result.
     """
     loaded = load_settings(config_file=config)
-    output = Output()
-    with any_server(loaded, url, output, model=model) as client:
-        name = ready_model(client, model, output)
-        found = Exam(client, name, output).certificate()
+    with any_server(loaded, url, model=model) as client:
+        name = ready_model(client, model)
+        found = Exam(client, name).certificate()
     try:
         certificates(loaded.settings.data_dir).put(name, found)
     except OSError as error:
@@ -80,8 +79,8 @@ Case = dict[str, bool]
 class Exam:
     """Each task yields its cases. An answer with more than was asked for is not right: noise would be, now and then."""
 
-    def __init__(self, client: ServerClient, model: str, output: Output) -> None:
-        self._client, self._model, self._output = client, model, output
+    def __init__(self, client: ServerClient, model: str) -> None:
+        self._client, self._model = client, model
         self._draw = random.Random(_SEED)
         models: list[dict[str, Any]] = client.get("/models")["data"]
         facts = next(each for each in models if each["id"] == model)
@@ -106,7 +105,7 @@ class Exam:
             ),
         ]
         marks: list[Mark] = []
-        bar = ProgressBar(self._output, self._model, "Certifying {task.description}")
+        bar = ProgressBar(self._model, "Certifying {task.description}")
         try:
             for done, (task, cases, tokens) in enumerate(tasks):
                 bar.update(done, len(tasks) + 1)
@@ -135,7 +134,7 @@ class Exam:
             results = list(cases())
         except CommandError as error:
             self._client.get("/health")  # raises if it is the server that does not answer
-            self._output.note(f"{name}: {error.message}")
+            output.note(f"{name}: {error.message}")
             return []
         note = f"{(time.perf_counter() - began) / max(1, len(results)):.1f} s each"
         if tokens:

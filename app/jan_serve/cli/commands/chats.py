@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 import typer
 
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, option
 from jan_serve.cli.chat.kept_chat import CHATS_PATH, all_chats, find_chat, show_messages
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output, shortened
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output, shortened
 from jan_serve.store.files import private_opener, user_path
 
 _MAX_FILE_BYTES: Final = 2 << 30
@@ -29,12 +30,11 @@ _TAKES_ONE: Final = frozenset({"show", "search", "import", "delete", "restore"})
 
 
 def chats(
-    what: Annotated[str, typer.Argument(metavar="|".join(_WORDS), help="What to do.")] = "list",
+    what: Annotated[str, argument("|".join(_WORDS), "What to do.")] = "list",
     which: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID|WORDS|FILE", help="A chat, words to look for, or a file."),
+        list[str] | None, argument("ID|WORDS|FILE", "A chat, words to look for, or a file.")
     ] = None,
-    limit: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of chats to list.")] = 20,
+    limit: Annotated[int, option("--lines -n", "Number of chats to list.", min=1)] = 20,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -44,26 +44,25 @@ def chats(
     `import` reads exports of jan-serve, llama.cpp's page, Open WebUI and ChatGPT, also within a ZIP file.
     `jan-serve run --continue` goes on with a chat.
     """
-    output = Output()
     words = which or []
     if what not in _WORDS:
-        raise CommandError(f"{what!r} is none of {', '.join(_WORDS)}.", status=WRONG_USE)
+        raise WrongUse(f"{what!r} is none of {', '.join(_WORDS)}.")
     if not words and what in _TAKES_ONE:
-        raise CommandError(f"`jan-serve chats {what}` needs an argument.", "See --help.", WRONG_USE)
+        raise WrongUse(f"`jan-serve chats {what}` needs an argument.", "See --help.")
     loaded = load_settings(config_file=config)
-    with any_server(loaded, url, output) as client:
+    with any_server(loaded, url) as client:
         match what:
             case "list":
-                _print_list(all_chats(client, limit), output, "There are no chats.", as_json=as_json)
+                _print_list(all_chats(client, limit), "There are no chats.", as_json=as_json)
             case "search":
                 found = all_chats(client, limit, q=" ".join(words))
-                _print_list(found, output, "No chat has words that begin so.", as_json=as_json)
+                _print_list(found, "No chat has words that begin so.", as_json=as_json)
             case "show":
-                _show(client, words[0], output, as_json=as_json)
+                _show(client, words[0], as_json=as_json)
             case "export":
-                _export(client, words, output)
+                _export(client, words)
             case "import":
-                _import(client, words, output, as_json=as_json)
+                _import(client, words, as_json=as_json)
             case "delete":
                 for word in words:
                     chat = find_chat(client, word)
@@ -80,7 +79,7 @@ def _path(chat_id: str) -> str:
     return f"{CHATS_PATH}/{quote(chat_id, safe='')}"
 
 
-def _print_list(found: list[dict[str, Any]], output: Output, otherwise: str, *, as_json: bool) -> None:
+def _print_list(found: list[dict[str, Any]], otherwise: str, *, as_json: bool) -> None:
     if as_json:
         output.json(found)
         return
@@ -102,15 +101,15 @@ def _print_list(found: list[dict[str, Any]], output: Output, otherwise: str, *, 
     output.table(tuple(shown), zip(*shown.values(), strict=True), optional=optional)
 
 
-def _show(client: ServerClient, wanted: str, output: Output, *, as_json: bool) -> None:
+def _show(client: ServerClient, wanted: str, *, as_json: bool) -> None:
     chat = client.get(_path(find_chat(client, wanted)["id"]))
     if as_json:
         output.json(chat)
         return
-    show_messages(client, chat["messages"], output)
+    show_messages(client, chat["messages"])
 
 
-def _export(client: ServerClient, words: list[str], output: Output) -> None:
+def _export(client: ServerClient, words: list[str]) -> None:
     """Write the chats to a file, or to standard output."""
     text = json.dumps({"chats": [*_exported(client)]}, ensure_ascii=False)
     if not words:
@@ -121,7 +120,7 @@ def _export(client: ServerClient, words: list[str], output: Output) -> None:
         with open(path, "x", encoding="utf-8", opener=private_opener) as file:
             file.write(text)
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", status=WRONG_USE) from None
+        raise WrongUse(f"{path}: {error.strerror}") from None
     output.note(str(path))
 
 
@@ -135,7 +134,7 @@ def _exported(client: ServerClient) -> Generator[dict[str, Any]]:
         before = str(page["before"])
 
 
-def _import(client: ServerClient, words: list[str], output: Output, *, as_json: bool) -> None:
+def _import(client: ServerClient, words: list[str], *, as_json: bool) -> None:
     total: dict[str, Any] = {"added": 0, "present": 0, "refused": []}
     for word in words:
         for piece in _pieces(_chats_in(user_path(word))):
@@ -166,21 +165,21 @@ def _chats_in(path: Path) -> list[Any]:
             texts = [path.read_bytes()]
         read = [json.loads(text) for text in texts]
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", status=WRONG_USE) from None
+        raise WrongUse(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError, zipfile.BadZipFile, RuntimeError, NotImplementedError):
-        raise CommandError(f"{path}: is no JSON, and no ZIP file with it.", status=WRONG_USE) from None
+        raise WrongUse(f"{path}: is no JSON, and no ZIP file with it.") from None
     found = list[Any]()
     for each in read:
         items: Any = cast(dict[str, Any], each).get("chats", each) if isinstance(each, dict) else each
         found += cast(list[Any], items) if isinstance(items, list) else [items]
     if not found:
-        raise CommandError(f"{path}: has no chats.", status=WRONG_USE)
+        raise WrongUse(f"{path}: has no chats.")
     return found
 
 
 def _check_size(path: Path, size: int) -> None:
     if size > _MAX_FILE_BYTES:
-        raise CommandError(f"{path}: has {size} bytes, the limit is {_MAX_FILE_BYTES}.", status=WRONG_USE)
+        raise WrongUse(f"{path}: has {size} bytes, the limit is {_MAX_FILE_BYTES}.")
 
 
 def _pieces(chats: Iterable[Any]) -> Generator[list[Any]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.arguments import ConfigOption, JsonOption
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output
 from jan_serve.config import LoadedSettings
 from jan_serve.errors import JanServeError, ModelNotFound
 from jan_serve.wiring.parts import build_resolver
@@ -14,17 +15,12 @@ config_app = typer.Typer(help="Show the settings and the sources of their values
 
 
 @config_app.callback(invoke_without_command=True)
-def show(
-    context: typer.Context,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def show(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show every setting with its value and source. API keys are hidden."""
     if context.invoked_subcommand is not None:
         context.obj = config
         return
     loaded = load_settings(config_file=config)
-    output = Output()
     if as_json:
         output.json(
             {
@@ -41,15 +37,14 @@ def show(
         )
         return
     output.table(("setting", "value", "from"), [*loaded.rows(), *loaded.model_rows()])
-    _note_config_file(loaded, output)
+    _note_config_file(loaded)
 
 
 @config_app.command("check")
 def check(context: typer.Context, config: ConfigOption = None) -> None:
     """Check the configuration file and the environment. The exit status is 2 if a setting is invalid."""
     loaded = load_settings(config_file=config or context.obj)
-    output = Output()
-    _note_config_file(loaded, output)
+    _note_config_file(loaded)
     for table in _unused_tables(loaded):
         source = loaded.file.place_of("models", table) if loaded.file is not None else "--chat-template"
         output.warning(f"{source}: no local model is named {table!r}")
@@ -77,7 +72,7 @@ def _unused_tables(loaded: LoadedSettings) -> list[str]:
     return [table for table in loaded.models if table not in used]
 
 
-def _note_config_file(loaded: LoadedSettings, output: Output) -> None:
+def _note_config_file(loaded: LoadedSettings) -> None:
     for warning in loaded.warnings:
         output.warning(warning)
     state = "is in use" if loaded.config_file_read else "does not exist"

@@ -10,10 +10,11 @@ from typing import Annotated, Any, cast
 import platformdirs
 import typer
 
+from jan_serve.cli.arguments import ConfigOption, UrlOption, argument, option
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output
 from jan_serve.config import server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
 from jan_serve.core.placement import MAX_DEFAULT_N_CTX
@@ -34,10 +35,8 @@ def read_facts(
     chats = [each for each in models if each.is_chat]
     first = next((each for each in chats if each.name == (model or default)), None)
     if first is None and model is not None:
-        raise CommandError(
-            f"{model}: the server has no chat model with this name.",
-            "`jan-serve ls` lists the models.",
-            WRONG_USE,
+        raise WrongUse(
+            f"{model}: the server has no chat model with this name.", "`jan-serve ls` lists the models."
         )
     if first is None and not chats:
         raise CommandError("the server has no chat model.", "`jan-serve pull --list` suggests some.")
@@ -54,46 +53,40 @@ _MAX_FILE_BYTES = 4 << 20
 
 
 def connect(
-    program: Annotated[
-        str | None, typer.Argument(metavar="|".join(RECIPES), help="Program to connect.")
-    ] = None,
+    program: Annotated[str | None, argument("|".join(RECIPES), "Program to connect.")] = None,
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Show the change and write it to the settings file of the program."),
+        bool, option("--write", "Show the change and write it to the settings file of the program.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without confirmation.")] = False,
-    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Initial model.")] = None,
+    yes: Annotated[bool, option("--yes -y", "Write without confirmation.")] = False,
+    model: Annotated[str | None, option("--model NAME", "Initial model.")] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Show the settings with which a program uses this server. Without PROGRAM, list the programs."""
-    output = Output()
     folders = editor_folders()
     if program is not None and program not in RECIPES:
         close = difflib.get_close_matches(program, RECIPES, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise CommandError(
-            f"{program}: unknown program.{hint}", f"Programs: {', '.join(RECIPES)}.", WRONG_USE
-        )
+        raise WrongUse(f"{program}: unknown program.{hint}", f"Programs: {', '.join(RECIPES)}.")
     facts = server_facts(model, url, config)
     if program is None:
-        _list(facts, folders, output)
+        _list(facts, folders)
         return
     recipe = RECIPES[program](facts, folders)
     if write:
-        _write(recipe, output, ask=not yes)
+        _write(recipe, ask=not yes)
         if recipe.aliases:
-            _write_aliases(recipe, facts, url, config, output, ask=not yes)
+            _write_aliases(recipe, facts, url, config, ask=not yes)
     else:
-        _show(recipe, output)
+        _show(recipe)
         if recipe.aliases:
             output.note(
                 f"--write also lets {facts.model.name} answer to {', '.join(recipe.aliases)} on this server."
             )
     for step in recipe.steps:
         output.note(step)
-    note_short_context(program, facts, output)
-    note_verdict(program, facts, load_settings(config_file=config).settings.data_dir, output)
+    note_short_context(program, facts)
+    note_verdict(program, facts, load_settings(config_file=config).settings.data_dir)
     if recipe.has_context and not facts.model.is_exact:
         name = facts.model.name
         output.note(
@@ -102,7 +95,7 @@ def connect(
         )
 
 
-def note_short_context(program: str, facts: ServerFacts, output: Output) -> None:
+def note_short_context(program: str, facts: ServerFacts) -> None:
     """Warn if the program's own prompt and a session do not fit."""
     found, n_ctx = LAUNCHES.get(program), facts.model.n_ctx
     if found is not None and n_ctx is not None and n_ctx < found.n_ctx:
@@ -112,7 +105,7 @@ def note_short_context(program: str, facts: ServerFacts, output: Output) -> None
         )
 
 
-def note_verdict(program: str, facts: ServerFacts, data_dir: Path, output: Output) -> None:
+def note_verdict(program: str, facts: ServerFacts, data_dir: Path) -> None:
     """Say what `jan-serve certify` found of the model for this program, if it did."""
     verdict = certified(data_dir, facts.model.name).get(program)
     if verdict is not None:
@@ -137,7 +130,7 @@ def editor_folders() -> Folders:
     return Folders(home=home, config=config, code=platform / "Code" / "User", zed=zed)
 
 
-def _list(facts: ServerFacts, folders: Folders, output: Output) -> None:
+def _list(facts: ServerFacts, folders: Folders) -> None:
     rows: list[tuple[str, str, str]] = []
     for name, make in RECIPES.items():
         recipe = make(facts, folders)
@@ -148,26 +141,25 @@ def _list(facts: ServerFacts, folders: Folders, output: Output) -> None:
     output.note("`jan-serve connect NAME` shows the settings; --write writes them.")
 
 
-def _show(recipe: Recipe, output: Output) -> None:
+def _show(recipe: Recipe) -> None:
     output.headline(recipe.title)
     if recipe.change is not None:
         output.note(f"In {recipe.change.path}:")
         output.raw(recipe.change.merge("").rstrip("\n"))
 
 
-def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
+def _write(recipe: Recipe, *, ask: bool) -> None:
     change = recipe.change
     if change is None:
-        raise CommandError(
+        raise WrongUse(
             f"jan-serve cannot write the settings of {recipe.title}.",
             "Run the command without --write for instructions.",
-            WRONG_USE,
         )
-    _write_change(change, output, ask=ask)
+    _write_change(change, ask=ask)
 
 
 def _write_aliases(
-    recipe: Recipe, facts: ServerFacts, url: str | None, config: Path | None, output: Output, *, ask: bool
+    recipe: Recipe, facts: ServerFacts, url: str | None, config: Path | None, *, ask: bool
 ) -> None:
     """Write them into the configuration file of this machine's server, which reads it at the next request."""
     loaded = load_settings(config_file=config)
@@ -178,10 +170,10 @@ def _write_aliases(
         )
         return
     model, aliases = facts.model.name, recipe.aliases
-    _write_change(Change(loaded.config_file, lambda text: set_aliases(text, model, aliases)), output, ask=ask)
+    _write_change(Change(loaded.config_file, lambda text: set_aliases(text, model, aliases)), ask=ask)
 
 
-def _write_change(change: Change, output: Output, *, ask: bool) -> None:
+def _write_change(change: Change, *, ask: bool) -> None:
     # Write to the target of a symbolic link and keep the link.
     path = change.path.resolve()
     old = _read(path)
@@ -233,9 +225,5 @@ def _read(path: Path) -> str:
 
 def _confirm(path: Path) -> None:
     if not sys.stdin.isatty():
-        raise CommandError(
-            f"{path} was not written: standard input is not a terminal.",
-            "Use --yes to write it.",
-            WRONG_USE,
-        )
+        raise WrongUse(f"{path} was not written: standard input is not a terminal.", "Use --yes to write it.")
     typer.confirm(f"Write {path}?", abort=True, err=True)

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, model_argument, option
 from jan_serve.cli.client.loading import load_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.input import read_file, read_input
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output
 
 _UNRELIABLE: Final = 0.01
 """Probability of all options together, below which their shares say little."""
@@ -23,38 +23,27 @@ _UNRELIABLE: Final = 0.01
 
 def decide(
     model: Annotated[str, model_argument("Name of a model.")],
-    question: Annotated[
-        str | None, typer.Argument(metavar="QUESTION", help="What is asked about the text.")
-    ] = None,
-    text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="The text; default: standard input.")
-    ] = None,
-    options: Annotated[
-        str | None,
-        typer.Option("--options", metavar="A,B,C", help="The options; default: yes or no."),
-    ] = None,
-    several: Annotated[
-        bool, typer.Option("--several", help="Any of the options may apply: each is decided.")
-    ] = False,
+    question: Annotated[str | None, argument("QUESTION", "What is asked about the text.")] = None,
+    text: Annotated[list[str] | None, argument("TEXT", "The text; default: standard input.")] = None,
+    options: Annotated[str | None, option("--options A,B,C", "The options; default: yes or no.")] = None,
+    several: Annotated[bool, option("--several", "Any of the options may apply: each is decided.")] = False,
     threshold: Annotated[
         float | None,
-        typer.Option(
-            "--threshold",
-            metavar="P",
+        option(
+            "--threshold P",
+            "Abstain below this probability; with --several: options apply from here on, default 0.5.",
             min=0,
             max=1,
-            help="Abstain below this probability; with --several: options apply from here on, default 0.5.",
         ),
     ] = None,
     calibrated: Annotated[
-        bool, typer.Option("--calibrated", help="Correct the probabilities by the model's calibration.")
+        bool, option("--calibrated", "Correct the probabilities by the model's calibration.")
     ] = False,
     calibrate: Annotated[
         Path | None,
-        typer.Option(
-            "--calibrate",
-            metavar="FILE",
-            help="Calibrate the model instead: by a file with an example a line, in JSON, with `state`, `question`,"
+        option(
+            "--calibrate FILE",
+            "Calibrate the model instead: by a file with an example a line, in JSON, with `state`, `question`,"
             " `options` and `answer`.",
         ),
     ] = None,
@@ -68,42 +57,39 @@ def decide(
     the model.
     """
     loaded = load_settings(config_file=config)
-    output = Output()
     if calibrate is not None:
         examples = _examples(calibrate)
-        with any_server(loaded, url, output, model=model) as client:
-            _calibrate(client, model, examples, output, as_json=as_json)
+        with any_server(loaded, url, model=model) as client:
+            _calibrate(client, model, examples, as_json=as_json)
         return
     if question is None:
-        raise CommandError(
-            f"There is no question ({model!r} is the model).",
-            "jan-serve decide MODEL QUESTION TEXT",
-            WRONG_USE,
+        raise WrongUse(
+            f"There is no question ({model!r} is the model).", "jan-serve decide MODEL QUESTION TEXT"
         )
-    state = " ".join(text) if text else read_input(output)
+    state = " ".join(text) if text else read_input()
     asked: dict[str, Any] = {"question": question, "threshold": threshold, "type": "yes_no"}
     if options is not None:
         names = [name.strip() for name in options.split(",") if name.strip()]
         if not names:
-            raise CommandError("--options names no option.", status=WRONG_USE)
+            raise WrongUse("--options names no option.")
         asked |= {"type": "several" if several else "choice", "options": names}
     elif several:
-        raise CommandError("--several needs --options.", status=WRONG_USE)
-    with any_server(loaded, url, output, model=model) as client:
-        name = ready_model(client, model, output)
+        raise WrongUse("--several needs --options.")
+    with any_server(loaded, url, model=model) as client:
+        name = ready_model(client, model)
         body = {"model": model, "state": state, "questions": {"answer": asked}, "calibrated": calibrated}
         reply = _decided(client, body)
     answer = reply["answers"]["answer"]
     if as_json:
         output.json({"model": name, **answer, "calibration": reply["calibration"]})
     else:
-        _print_answer(output, answer, several=several)
+        _print_answer(answer, several=several)
     if answer["abstained"]:
         output.note(f"It abstains: no option reaches {threshold}.")
         raise typer.Exit(1)
 
 
-def _print_answer(output: Output, answer: dict[str, Any], *, several: bool) -> None:
+def _print_answer(answer: dict[str, Any], *, several: bool) -> None:
     rows = [
         (_word(item["option"]), f"{item['probability']:.4f}", _bar(item["probability"]))
         for item in sorted(answer["options"], key=lambda item: -item["probability"])
@@ -140,22 +126,20 @@ def _examples(path: Path) -> list[Any]:
         try:
             examples.append(json.loads(line))
         except ValueError as error:
-            raise CommandError(f"{path}, line {number} is not JSON: {error}", status=WRONG_USE) from None
+            raise WrongUse(f"{path}, line {number} is not JSON: {error}") from None
     return examples
 
 
-def _calibrate(
-    client: ServerClient, model: str, examples: list[Any], output: Output, *, as_json: bool
-) -> None:
-    load_model(client, model, output)
+def _calibrate(client: ServerClient, model: str, examples: list[Any], *, as_json: bool) -> None:
+    load_model(client, model)
     reply = client.post("/v1/decide/calibration", {"model": model, "examples": examples})
     if as_json:
         output.json(reply)
         return
-    note_calibration(reply["model"], reply["calibration"], output)
+    note_calibration(reply["model"], reply["calibration"])
 
 
-def note_calibration(model: str, found: dict[str, Any], output: Output) -> None:
+def note_calibration(model: str, found: dict[str, Any]) -> None:
     """found: the calibration, as the server answers it."""
     output.note(
         f"The temperature of {model} is {found['temperature']:.3g}, fitted on {found['examples']} examples"

@@ -16,9 +16,10 @@ import psutil
 import typer
 
 from jan_serve import __version__
+from jan_serve.cli.arguments import ConfigOption, JsonOption
 from jan_serve.cli.errors import FAILED
-from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.errors import JanServeError
@@ -50,14 +51,10 @@ class Findings(msgspec.Struct):
     warnings: list[str] = msgspec.field(default_factory=list[str])
 
 
-def doctor(
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def doctor(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work."""
     loaded = load_settings(config_file=config)
     findings = examine(loaded)
-    output = Output()
     if as_json:
         output.json(
             {
@@ -69,7 +66,7 @@ def doctor(
         )
     else:
         output.table(("", "jan-serve doctor"), findings.facts.items())
-        _print_engine(findings.engine, output)
+        _print_engine(findings.engine)
         for warning in findings.warnings:
             output.warning(warning)
         for problem in findings.problems:
@@ -162,7 +159,7 @@ def _examine_self_check(settings: Settings, findings: Findings) -> None:
     findings.warnings += [f"selfcheck of {at}: {finding}" for finding in last.findings]
 
 
-def _print_engine(engine: dict[str, Any], output: Output) -> None:
+def _print_engine(engine: dict[str, Any]) -> None:
     if not engine:
         return
     output.table(

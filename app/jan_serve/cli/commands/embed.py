@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-import typer
-
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, model_argument, option
 from jan_serve.cli.client.loading import ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.input import read_input
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output, on_terminal, shortened
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import on_terminal, output, shortened
 
 _SHOWN_NUMBERS: Final = 4
 _SHOWN_TEXT: Final = 40
@@ -27,20 +25,12 @@ Vector = list[float]
 def embed(
     model: Annotated[str, model_argument("A model, as requests name it.")],
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; default: standard input as one text."),
+        list[str] | None, argument("TEXT", "Texts; default: standard input as one text.")
     ] = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Embed each line of standard input; skip empty lines.")
-    ] = False,
+    lines: Annotated[bool, option("--lines", "Embed each line of standard input; skip empty lines.")] = False,
     dimensions: Annotated[
         int | None,
-        typer.Option(
-            "--dimensions",
-            metavar="N",
-            min=1,
-            help="Truncate the vectors to N dimensions, normalised to length 1.",
-        ),
+        option("--dimensions N", "Truncate the vectors to N dimensions, normalised to length 1.", min=1),
     ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
@@ -48,14 +38,13 @@ def embed(
 ) -> None:
     """Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs."""
     if lines and texts:
-        raise CommandError("--lines reads standard input, so it takes no TEXT.", status=WRONG_USE)
+        raise WrongUse("--lines reads standard input, so it takes no TEXT.")
     loaded = load_settings(config_file=config)
-    output = Output()
-    inputs = texts or _from_input(output, lines=lines)
+    inputs = texts or _from_input(lines=lines)
     vectors: list[Vector] = []
     n_tokens = 0
-    with any_server(loaded, url, output, model=model) as client:
-        name = ready_model(client, model, output)
+    with any_server(loaded, url, model=model) as client:
+        name = ready_model(client, model)
         for start in range(0, len(inputs), _BATCH):
             body = {"model": model, "input": inputs[start : start + _BATCH], "encoding_format": "float"}
             answer = client.post("/v1/embeddings", body | ({"dimensions": dimensions} if dimensions else {}))
@@ -65,24 +54,22 @@ def embed(
         items = [{"text": text, "embedding": vector} for text, vector in zip(inputs, vectors, strict=True)]
         output.json({"model": name, "tokens": n_tokens, "embeddings": items})
     elif on_terminal():
-        _show(inputs, vectors, output)
+        _show(inputs, vectors)
         output.note(f"{n_tokens} tokens, {len(vectors[0])} dimensions; --json prints the whole vectors.")
     else:
         for vector in vectors:
             output.data(" ".join(f"{number:.9g}" for number in vector))
 
 
-def _from_input(output: Output, *, lines: bool) -> list[str]:
-    text = read_input(output)
+def _from_input(*, lines: bool) -> list[str]:
+    text = read_input()
     found = [line for line in text.splitlines() if line.strip()] if lines else [text] if text.strip() else []
     if not found:
-        raise CommandError(
-            "There is no text to embed.", "Pass texts as arguments or on standard input.", WRONG_USE
-        )
+        raise WrongUse("There is no text to embed.", "Pass texts as arguments or on standard input.")
     return found
 
 
-def _show(texts: Sequence[str], vectors: Sequence[Vector], output: Output) -> None:
+def _show(texts: Sequence[str], vectors: Sequence[Vector]) -> None:
     """One row per text: the first components, and the cosine similarity to each text."""
     several = 1 < len(texts) <= _MAX_COMPARED
     columns = ("#", "text", "vector", *(f"~{number}" for number in range(1, len(texts) + 1) if several))

@@ -5,23 +5,20 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated
 
-import typer
-
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import JsonOption
-from jan_serve.cli.output import Output
+from jan_serve.cli.arguments import JsonOption, argument
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.output import output
 from jan_serve.resources import explanations
 
 
 def explain(
     code: Annotated[
-        str | None,
-        typer.Argument(metavar="[CODE]", help="`code` of an error, or of a cause of `jan-serve why`."),
+        str | None, argument("[CODE]", "`code` of an error, or of a cause of `jan-serve why`.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what the code of an error means, and what can be done. Without CODE, list the codes of errors."""
-    output, known = Output(), {**explanations()["errors"], **explanations()["causes"]}
+    known = {**explanations()["errors"], **explanations()["causes"]}
     if code is None:
         errors = explanations()["errors"]
         if as_json:
@@ -32,10 +29,9 @@ def explain(
     found = known.get(code)
     if found is None:
         near = get_close_matches(code, known, n=3)
-        raise CommandError(
+        raise WrongUse(
             f"No error has the code {code!r}.",
             f"Did you mean {' or '.join(near)}?" if near else "`jan-serve explain` lists the codes.",
-            WRONG_USE,
         )
     found = found.without_values()
     if as_json:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
+from jan_serve.cli.arguments import argument, option
+from jan_serve.cli.errors import FAILED, CommandError, WrongUse
 from jan_serve.cli.input import read_file, read_input
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,
@@ -32,51 +33,38 @@ _CONTEXT: Final = 30
 def grammar(
     source: Annotated[
         str | None,
-        typer.Argument(help="A file with a JSON Schema or GBNF, - for standard input, or a shipped grammar."),
+        argument("SOURCE", "A file with a JSON Schema or GBNF, - for standard input, or a shipped grammar."),
     ] = None,
-    regex: Annotated[
-        str | None, typer.Option("--regex", help="Use a regular expression instead of SOURCE.")
-    ] = None,
-    check: Annotated[
-        str | None, typer.Option("--check", help="Check whether the server would write this text.")
-    ] = None,
+    regex: Annotated[str | None, option("--regex", "Use a regular expression instead of SOURCE.")] = None,
+    check: Annotated[str | None, option("--check", "Check whether the server would write this text.")] = None,
     lark: Annotated[
-        bool,
-        typer.Option(
-            "--lark", help="Print Lark, as the server runs it. GBNF has comments on what it leaves out."
-        ),
+        bool, option("--lark", "Print Lark, as the server runs it. GBNF has comments on what it leaves out.")
     ] = False,
     explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain", help="Say what a schema costs, or which keyword to change if it is refused."
-        ),
+        bool, option("--explain", "Say what a schema costs, or which keyword to change if it is refused.")
     ] = False,
-    whitespace: Annotated[
-        Whitespace, typer.Option("--whitespace", help="White space of JSON.")
-    ] = Whitespace.CONSISTENT,
+    whitespace: Annotated[Whitespace, option("--whitespace", "White space of JSON.")] = Whitespace.CONSISTENT,
     order: Annotated[
-        PropertyOrder, typer.Option("--property-order", help="Order of the properties that a schema lists.")
+        PropertyOrder, option("--property-order", "Order of the properties that a schema lists.")
     ] = PropertyOrder.SCHEMA,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
     from jan_serve.constraint.enforce import enforce
 
     if (source is None) == (regex is None):
-        raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
+        raise WrongUse("pass either SOURCE or --regex", "See `jan-serve grammar --help`.")
     constraint = (
         _constraint(source, whitespace, order) if source is not None else RegexConstraint(regex or "")
     )
-    output = Output()
     if explain:
         if not isinstance(constraint, JsonSchemaConstraint):
-            raise CommandError("--explain is for a JSON Schema", "See `jan-serve grammar --help`.", WRONG_USE)
-        _explain(constraint, output)
+            raise WrongUse("--explain is for a JSON Schema", "See `jan-serve grammar --help`.")
+        _explain(constraint)
         return
     try:
         found = enforce(constraint)
         if check is not None:
-            _check(found, check, output)
+            _check(found, check)
             return
         printed = found.lark.text if lark else found.gbnf()
     except InvalidRequest as error:
@@ -85,7 +73,7 @@ def grammar(
     sys.stdout.write(printed.rstrip("\n") + "\n")
 
 
-def _explain(constraint: JsonSchemaConstraint, output: Output) -> None:
+def _explain(constraint: JsonSchemaConstraint) -> None:
     from jan_serve.constraint.explain import explain
 
     explanation = explain(constraint)
@@ -106,23 +94,23 @@ def _schema(source: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{source} is neither GBNF nor JSON: {error}", None, WRONG_USE) from None
+        raise WrongUse(f"{source} is neither GBNF nor JSON: {error}") from None
 
 
 def _text(source: str) -> str:
     if source == "-":
-        return read_input(Output())
+        return read_input()
     path = Path(source)
     names = shipped_grammars()
     if path.exists():
         return read_file(path)
     if source not in names:
         hint = f"Shipped grammars: {', '.join(sorted(names))}."
-        raise CommandError(f"cannot read {source}: there is no such file", hint, WRONG_USE)
+        raise WrongUse(f"cannot read {source}: there is no such file", hint)
     return names[source]
 
 
-def _check(found: Enforced, text: str, output: Output) -> None:
+def _check(found: Enforced, text: str) -> None:
     from jan_serve.constraint.explain import leaves_at
 
     at = leaves_at(found, text)

@@ -13,14 +13,13 @@ from typing import Annotated
 
 import typer
 
+from jan_serve.cli.arguments import ConfigOption, UrlOption, argument, complete_model, option
 from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.commands.connect import note_short_context, note_verdict, read_facts, server_default
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.options import load_settings
 from jan_serve.config import LoadedSettings
 from jan_serve.editors.launches import LAUNCHES, Launch
 from jan_serve.editors.recipe import NO_KEY, Folders, ServerFacts
@@ -28,22 +27,14 @@ from jan_serve.editors.recipes import RECIPES
 
 
 def launch(
-    program: Annotated[str, typer.Argument(metavar="|".join(LAUNCHES), help="Program to start.")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="Its own arguments, after `--`.")
-    ] = None,
+    program: Annotated[str, argument("|".join(LAUNCHES), "Program to start.")],
+    arguments: Annotated[list[str] | None, argument("ARGS", "Its own arguments, after `--`.")] = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME", help="Model to use.", autocompletion=complete_model),
+        str | None, option("--model NAME", "Model to use.", autocompletion=complete_model)
     ] = None,
     n_ctx: Annotated[
         int | None,
-        typer.Option(
-            "--n-ctx",
-            metavar="TOKENS",
-            min=64,
-            help="Context length; starts a server with it for this command.",
-        ),
+        option("--n-ctx TOKENS", "Context length; starts a server with it for this command.", min=64),
     ] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
@@ -51,9 +42,7 @@ def launch(
     """Start a program that uses this server. Starts a server if none runs, and stops it at the end."""
     found = LAUNCHES.get(program)
     if found is None:
-        raise CommandError(
-            f"{program}: jan-serve cannot start this.", f"Programs: {', '.join(LAUNCHES)}.", WRONG_USE
-        )
+        raise WrongUse(f"{program}: jan-serve cannot start this.", f"Programs: {', '.join(LAUNCHES)}.")
     executable = shutil.which(found.command)
     if executable is None:
         raise CommandError(
@@ -61,22 +50,21 @@ def launch(
             f"`jan-serve connect {program}` shows its settings.",
         )
     loaded = load_settings(config_file=config)
-    output = Output()
-    with any_server(loaded, url, output, model=model, n_ctx=n_ctx) as client:
-        facts = _facts(client, model, loaded, output)
-        note_short_context(program, facts, output)
-        note_verdict(program, facts, loaded.settings.data_dir, output)
+    with any_server(loaded, url, model=model, n_ctx=n_ctx) as client:
+        facts = _facts(client, model, loaded)
+        note_short_context(program, facts)
+        note_verdict(program, facts, loaded.settings.data_dir)
         with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
             status = _run(program, found, executable, arguments or [], facts, loaded, Path(folder))
     raise typer.Exit(status)
 
 
-def _facts(client: ServerClient, model: str | None, loaded: LoadedSettings, output: Output) -> ServerFacts:
+def _facts(client: ServerClient, model: str | None, loaded: LoadedSettings) -> ServerFacts:
     """Loads the model first: its context is known then."""
     needs_key = bool(loaded.settings.api_keys)
     default = loaded.settings.model or server_default(client)
     name = read_facts(client, model, default, needs_key=needs_key).model.name
-    return read_facts(client, load_model(client, name, output), None, needs_key=needs_key)
+    return read_facts(client, load_model(client, name), None, needs_key=needs_key)
 
 
 def _run(

@@ -13,12 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
-import typer
-
+from jan_serve.cli.arguments import ConfigOption, UrlOption, option
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.errors import NO_SERVER, WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import NO_SERVER, CommandError, WrongUse
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output
 from jan_serve.config import server_address
 from jan_serve.logs.log_lines import fields_text
 
@@ -119,42 +118,35 @@ _OWN_FIELDS: Final = frozenset({"time", "level", "logger", "message", "traceback
 
 
 def logs(
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, max=2000, help="Number of last lines.")
-    ] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")] = False,
-    level: Annotated[
-        str, typer.Option("--level", metavar="|".join(_LEVELS), help="Lowest level to show.")
-    ] = "debug",
+    lines: Annotated[int, option("--lines -n N", "Number of last lines.", min=0, max=2000)] = 100,
+    follow: Annotated[bool, option("--follow -f", "Follow new lines until Ctrl-C.")] = False,
+    level: Annotated[str, option(f"--level {'|'.join(_LEVELS)}", "Lowest level to show.")] = "debug",
     url: UrlOption = None,
     config: ConfigOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line, for programs.")
-    ] = False,
+    as_json: Annotated[bool, option("--json", "Print one JSON object per line, for programs.")] = False,
 ) -> None:
     """Show the log of the running server. It never contains prompts or answers."""
     if level not in _LEVELS:
-        raise CommandError(f"--level: {level!r} is not one of {', '.join(_LEVELS)}.", status=WRONG_USE)
+        raise WrongUse(f"--level: {level!r} is not one of {', '.join(_LEVELS)}.")
     loaded = load_settings(config_file=config)
-    output = Output()
     query = {"lines": str(lines), "level": level}
     address = server_address(loaded, url)
     try:
         with ServerClient(address) as client:
             if follow:
-                _print(client.events("/logs", params=query | {"follow": "true"}), output, as_json=as_json)
+                _print(client.events("/logs", params=query | {"follow": "true"}), as_json=as_json)
                 output.note("The server has stopped.")
             else:
-                _print(client.get("/logs", query)["lines"], output, as_json=as_json)
+                _print(client.get("/logs", query)["lines"], as_json=as_json)
     except CommandError as error:
         file = loaded.settings.log_file
         named = url is not None or address.origin == "JAN_SERVE_URL"
         if error.status != NO_SERVER or named or follow or as_json or file is None or not file.is_file():
             raise
-        _print_file(file, lines, output)
+        _print_file(file, lines)
 
 
-def _print(records: Iterable[dict[str, Any]], output: Output, *, as_json: bool) -> None:
+def _print(records: Iterable[dict[str, Any]], *, as_json: bool) -> None:
     for record in records:
         if as_json:
             output.json_line(record)
@@ -185,7 +177,7 @@ def _local_time(text: str) -> str:
     return time.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def _print_file(path: Path, lines: int, output: Output) -> None:
+def _print_file(path: Path, lines: int) -> None:
     try:
         found = last_lines(path, lines)
     except OSError as error:

@@ -7,12 +7,11 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-import typer
-
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, option
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
-from jan_serve.cli.output import Output, on_terminal
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.options import running_server
+from jan_serve.cli.output import on_terminal, output
 
 _REFRESH_S: Final = 1.0
 _LEAST_S: Final = 0.02
@@ -28,14 +27,12 @@ _OPTIONAL: Final = ("id", "rate", "total", "program")
 
 
 def top(
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=512, help="Number of requests.")] = 20,
-    once: Annotated[
-        bool, typer.Option("--once", help="Print the table once, as without a terminal.")
-    ] = False,
+    lines: Annotated[int, option("--lines -n", "Number of requests.", min=1, max=512)] = 20,
+    once: Annotated[bool, option("--once", "Print the table once, as without a terminal.")] = False,
     totals: Annotated[
-        bool, typer.Option("--totals", help="Requests and tokens of each day, by model and program.")
+        bool, option("--totals", "Requests and tokens of each day, by model and program.")
     ] = False,
-    days: Annotated[int, typer.Option(min=1, max=400, help="Number of days of --totals.")] = 30,
+    days: Annotated[int, option("--days", "Number of days of --totals.", min=1, max=400)] = 30,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -44,10 +41,9 @@ def top(
 
     Shows those of your key that ask a model: those that run, then the last that ended. `jan-serve why ID` explains one.
     """
-    output = Output()
     with running_server(config, url) as client:
         if totals:
-            _print_totals(output, client.get(f"/extras/totals?days={days}")["data"], as_json=as_json)
+            _print_totals(client.get(f"/extras/totals?days={days}")["data"], as_json=as_json)
         elif as_json:
             output.json(_requests(client, lines))
         elif once or not on_terminal():
@@ -56,7 +52,7 @@ def top(
             output.refreshed(_COLUMNS, _frames(client, lines), optional=_OPTIONAL)
 
 
-def _print_totals(output: Output, rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+def _print_totals(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         output.json(rows)
         return
@@ -99,12 +95,11 @@ def _seconds(value: float | None) -> str:
 
 def why(
     request_id: Annotated[
-        str | None,
-        typer.Argument(metavar="[ID]", help="`x-request-id` of the answer, as in `jan-serve top`."),
+        str | None, argument("[ID]", "`x-request-id` of the answer, as in `jan-serve top`.")
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The last request; the default.")] = False,
+    last: Annotated[bool, option("--last", "The last request; the default.")] = False,
     slowest: Annotated[
-        bool, typer.Option("--slowest", help="The one with the longest wait for its first token.")
+        bool, option("--slowest", "The one with the longest wait for its first token.")
     ] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
@@ -115,8 +110,7 @@ def why(
     The server remembers the last 512 requests: times, counts and hashes, never their text.
     """
     if (request_id is not None) + last + slowest > 1:
-        raise CommandError("an ID, --last and --slowest exclude each other", None, WRONG_USE)
-    output = Output()
+        raise WrongUse("an ID, --last and --slowest exclude each other")
     with running_server(config, url) as client:
         if request_id is None:
             found = _requests(client, 1, "slowest" if slowest else "latest")
@@ -128,7 +122,7 @@ def why(
     if as_json:
         output.json(answer)
         return
-    _print_why(output, answer, answer["causes"])
+    _print_why(answer, answer["causes"])
 
 
 def _guesses(answer: Mapping[str, Any]) -> str:
@@ -140,7 +134,7 @@ def _guesses(answer: Mapping[str, Any]) -> str:
     return f" ({', '.join(found)})" if found else ""
 
 
-def _print_why(output: Output, answer: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> None:
+def _print_why(answer: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> None:
     first = f"first token after {_seconds(answer['first_token_s'])}, " if answer["first_token_s"] else ""
     output.data(
         f"{answer['id']}  {answer['route']}  {answer['model'] or ''}  {answer['error'] or answer['state']}"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, model_argument, option
 from jan_serve.cli.client.loading import ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.input import read_input
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
-from jan_serve.cli.output import Output, on_terminal, shortened
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import on_terminal, output, shortened
 
 _BATCH: Final = 256
 """Documents per request: limits the work that an interrupted command loses."""
@@ -21,31 +19,26 @@ _SHOWN_TEXT: Final = 100
 
 def rerank(
     model: Annotated[str, model_argument("A reranker.")],
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What the documents should answer.")],
+    query: Annotated[str, argument("QUERY", "What the documents should answer.")],
     documents: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="DOCUMENT", help="Documents; default: the lines of standard input."),
+        list[str] | None, argument("DOCUMENT", "Documents; default: the lines of standard input.")
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", metavar="N", min=1, help="Print only the N best ones.")
-    ] = None,
+    top: Annotated[int | None, option("--top N", "Print only the N best ones.", min=1)] = None,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Sort documents by how well they answer a query, the best one first. Starts a server if none runs."""
     loaded = load_settings(config_file=config)
-    output = Output()
-    texts = documents or [line for line in read_input(output).splitlines() if line.strip()]
+    texts = documents or [line for line in read_input().splitlines() if line.strip()]
     if not texts:
-        raise CommandError(
+        raise WrongUse(
             f"There are no documents for {query!r} ({model!r} is the model).",
             "jan-serve rerank MODEL QUERY DOCUMENT…, or documents as lines on standard input.",
-            WRONG_USE,
         )
     scores: list[float] = [0.0] * len(texts)
-    with any_server(loaded, url, output, model=model) as client:
-        name = ready_model(client, model, output)
+    with any_server(loaded, url, model=model) as client:
+        name = ready_model(client, model)
         for start in range(0, len(texts), _BATCH):
             body = {"model": model, "query": query, "documents": texts[start : start + _BATCH]}
             for item in client.post("/v1/rerank", body)["results"]:

@@ -10,6 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
+from jan_serve.cli.arguments import (
+    ConfigOption,
+    JsonOption,
+    KeepAliveOption,
+    UrlOption,
+    argument,
+    model_argument,
+    option,
+)
 from jan_serve.cli.chat.chat_answer import ChatAnswer
 from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
 from jan_serve.cli.chat.conversation import Conversation
@@ -22,79 +31,52 @@ from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.pulling import pulled_on_request
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
+from jan_serve.cli.errors import INTERRUPTED, CommandError, WrongUse
 from jan_serve.cli.input import read_input, silent_keys
-from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, load_settings
-from jan_serve.cli.output import Output, on_terminal
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import on_terminal, output
 from jan_serve.store.files import user_path
 
 _AllowToolOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-tool",
-        metavar=f"NAME|{ALL}",
-        help="Call this tool without asking; repeatable. Implies --mcp.",
-    ),
+    option(f"--allow-tool NAME|{ALL}", "Call this tool without asking; repeatable. Implies --mcp."),
 ]
 _FilesOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--file",
-        "--image",
-        metavar="FILE",
-        help="An image, PDF or text to send with the prompt; repeatable.",
-    ),
+    option("--file --image FILE", "An image, PDF or text to send with the prompt; repeatable."),
 ]
 _GoesOnOption = Annotated[
-    bool, typer.Option("--continue", help="Go on with the last chat of the server, the page's too.")
+    bool, option("--continue", "Go on with the last chat of the server, the page's too.")
 ]
-_ChatOption = Annotated[
-    str | None, typer.Option("--chat", metavar="ID", help="Go on with this one of `jan-serve chats`.")
-]
+_ChatOption = Annotated[str | None, option("--chat ID", "Go on with this one of `jan-serve chats`.")]
 
 
 def run(
     model: Annotated[
         str | None, model_argument("Name of a model, or path of a GGUF file; default: the default model.")
     ] = None,
-    prompt: Annotated[
-        list[str] | None, typer.Argument(metavar="PROMPT", help="The prompt. Standard input is appended.")
-    ] = None,
+    prompt: Annotated[list[str] | None, argument("PROMPT", "The prompt. Standard input is appended.")] = None,
     files: _FilesOption = None,
-    system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message.")] = None,
+    system: Annotated[str | None, option("--system TEXT", "System message.")] = None,
     answer_format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="FILE|json",
-            help="Constrain the answer to a JSON Schema, a grammar or any JSON.",
-        ),
+        option("--format FILE|json", "Constrain the answer to a JSON Schema, a grammar or any JSON."),
     ] = None,
     parameters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Set a parameter, such as temperature=0.2; repeatable."
-        ),
+        list[str] | None, option("--set NAME=VALUE", "Set a parameter, such as temperature=0.2; repeatable.")
     ] = None,
     mcp: Annotated[
-        bool,
-        typer.Option(
-            "--mcp", help="Offer the tools of the MCP servers of `mcp_file`; each call is asked for."
-        ),
+        bool, option("--mcp", "Offer the tools of the MCP servers of `mcp_file`; each call is asked for.")
     ] = False,
     allowed_tools: _AllowToolOption = None,
     goes_on: _GoesOnOption = False,
     chat_id: _ChatOption = None,
     keep_alive: KeepAliveOption = None,
-    statistics: Annotated[
-        bool, typer.Option("--stats", help="Print tokens and rates after the answer.")
-    ] = False,
+    statistics: Annotated[bool, option("--stats", "Print tokens and rates after the answer.")] = False,
     history: Annotated[
         bool,
-        typer.Option(
-            "--history/--no-history",
-            help="Keep the chat on the server, and the typed lines for the arrow keys.",
+        option(
+            "--history/--no-history", "Keep the chat on the server, and the typed lines for the arrow keys."
         ),
     ] = True,
     url: UrlOption = None,
@@ -103,7 +85,6 @@ def run(
 ) -> None:
     """Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end."""
     loaded = load_settings(config_file=config)
-    output = Output()
     model = model or None
     conversation = Conversation(
         model="",
@@ -113,30 +94,30 @@ def run(
         keep_alive=keep_alive,
         files=[file_part(path) for path in files or ()],
     )
-    question = _question(model, prompt or [], output)
+    question = _question(model, prompt or [])
     if question is None and as_json:
-        raise CommandError("--json requires a prompt as an argument or on standard input.", status=WRONG_USE)
+        raise WrongUse("--json requires a prompt as an argument or on standard input.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(silent_keys())
-        client = stack.enter_context(any_server(loaded, url, output, model=_file(model) or model))
+        client = stack.enter_context(any_server(loaded, url, model=_file(model) or model))
         tools: ChatTools | None = None
         if mcp or allowed_tools:
-            tools = stack.enter_context(chat_tools(loaded.settings.mcp_file, output, allowed_tools or ()))
+            tools = stack.enter_context(chat_tools(loaded.settings.mcp_file, allowed_tools or ()))
         wanted = "" if goes_on and chat_id is None else chat_id
         is_kept = wanted is not None or (question is None and history)
         kept = kept_chat(client, wanted, conversation, output.note) if is_kept else None
         if question is not None:
-            answer = _answered(client, conversation, (model, question), output, tools, kept, silent=as_json)
-            _finish(answer, output, as_json=as_json, statistics=statistics)
+            answer = _answered(client, conversation, (model, question), tools, kept, silent=as_json)
+            _finish(answer, as_json=as_json, statistics=statistics)
             return
         # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
         from jan_serve.cli.chat.line_editor import LineEditor
 
-        full_name = _begin(client, conversation, model, output)
+        full_name = _begin(client, conversation, model)
         if kept is not None:
-            show_messages(client, kept.line, output)
+            show_messages(client, kept.line)
         output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
-        session = ChatSession(client, conversation, output, statistics, tools=tools, kept=kept)
+        session = ChatSession(client, conversation, statistics, tools=tools, kept=kept)
         file = loaded.settings.data_dir / "chat-history" if history else None
         chat(session, LineEditor(file, lambda: model_names(client)).read)
 
@@ -145,7 +126,6 @@ def _answered(
     client: ServerClient,
     conversation: Conversation,
     asked: tuple[str | None, str],
-    output: Output,
     tools: ChatTools | None,
     kept: KeptChat | None,
     *,
@@ -153,32 +133,32 @@ def _answered(
 ) -> ChatAnswer:
     """asked: the model, and what it is asked."""
     model, question = asked
-    _begin(client, conversation, model, output)
-    done = exchange(client, conversation, question, output, tools, silent=silent)
+    _begin(client, conversation, model)
+    done = exchange(client, conversation, question, tools, silent=silent)
     if kept is not None:
         conversation.add(question, done.answer.text, done.steps)
         kept.save(conversation)
     return done.answer
 
 
-def _begin(client: ServerClient, conversation: Conversation, model: str | None, output: Output) -> str:
+def _begin(client: ServerClient, conversation: Conversation, model: str | None) -> str:
     """Load the model of the conversation. Returns its full name."""
-    conversation.model, full_name = _ready(client, model, output)
-    note_base_model(client, (conversation.model, full_name), output)
+    conversation.model, full_name = _ready(client, model)
+    note_base_model(client, (conversation.model, full_name))
     return full_name
 
 
-def _question(model: str | None, words: list[str], output: Output) -> str | None:
+def _question(model: str | None, words: list[str]) -> str | None:
     """The arguments, then standard input. None for an interactive chat."""
     argument = " ".join(words).strip()
     if sys.stdin.isatty():
-        return argument or (None if on_terminal() else read_input(output))
-    piped = read_input(output).strip("\n")
+        return argument or (None if on_terminal() else read_input())
+    piped = read_input().strip("\n")
     question = "\n\n".join(part for part in (argument, piped) if part.strip())
     if not question:
         hint = "Pass one as an argument after the model, or on standard input."
         read_as = f" {model!r} is the name of the model." if model else ""
-        raise CommandError(f"There is no prompt.{read_as}", hint, WRONG_USE)
+        raise WrongUse(f"There is no prompt.{read_as}", hint)
     return question
 
 
@@ -190,11 +170,11 @@ def _file(model: str | None) -> Path | None:
     if os.path.isfile(path):
         return path.absolute()
     if path.is_absolute() or model.startswith(("./", "../", "~")):
-        raise CommandError(f"There is no file {model}.", "`jan-serve ls` lists the models.", WRONG_USE)
+        raise WrongUse(f"There is no file {model}.", "`jan-serve ls` lists the models.")
     return None
 
 
-def _ready(client: ServerClient, model: str | None, output: Output) -> tuple[str, str]:
+def _ready(client: ServerClient, model: str | None) -> tuple[str, str]:
     """Load the model. Returns its name for requests and its full name.
 
     Requests use the name as typed, which may select an adapter. The server already has its default model, and a server
@@ -207,7 +187,7 @@ def _ready(client: ServerClient, model: str | None, output: Output) -> tuple[str
             name = _only_model(client)
         return name, name
     try:
-        return model, _loaded(client, model, output)
+        return model, _loaded(client, model)
     except CommandError as error:
         if " " in model:  # probably a prompt
             hint = "The prompt follows the name of a model: `jan-serve run MODEL PROMPT`."
@@ -215,14 +195,14 @@ def _ready(client: ServerClient, model: str | None, output: Output) -> tuple[str
         raise
 
 
-def _loaded(client: ServerClient, model: str, output: Output) -> str:
+def _loaded(client: ServerClient, model: str) -> str:
     """Load the model, which the user may have downloaded first. Returns its full name."""
     try:
-        return ready_model(client, model, output)
+        return ready_model(client, model)
     except UnknownModel:
-        if not pulled_on_request(client, model, output):
+        if not pulled_on_request(client, model):
             raise
-    return ready_model(client, model, output)
+    return ready_model(client, model)
 
 
 def _only_model(client: ServerClient) -> str:
@@ -233,10 +213,10 @@ def _only_model(client: ServerClient) -> str:
     known = (
         f"Its models: {', '.join(names)}." if names else f"`jan-serve nodes --url {client.url}` shows why."
     )
-    raise CommandError(f"{client.url} is a proxy and has no default model.", known, WRONG_USE)
+    raise WrongUse(f"{client.url} is a proxy and has no default model.", known)
 
 
-def _finish(answer: ChatAnswer, output: Output, *, as_json: bool, statistics: bool) -> None:
+def _finish(answer: ChatAnswer, *, as_json: bool, statistics: bool) -> None:
     """What follows an answer. Raises typer.Exit for one that was stopped."""
     if as_json:
         output.json(_as_json(answer))

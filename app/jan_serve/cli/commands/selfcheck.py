@@ -11,11 +11,12 @@ import msgspec
 import typer
 
 from jan_serve import __version__
+from jan_serve.cli.arguments import ConfigOption, JsonOption
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.options import load_settings
+from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_engine
 from jan_serve.config import LoadedSettings
 from jan_serve.core.measurements import SelfCheck, worse
@@ -42,8 +43,7 @@ def selfcheck(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     Starts a server of its own with the built-in model, for some seconds. `doctor` and `/health` show the result.
     """
     loaded = load_settings(config_file=config)
-    output = Output()
-    check = run_check(loaded, output)
+    check = run_check(loaded)
     if as_json:
         output.json(msgspec.to_builtins(check))
     else:
@@ -56,7 +56,7 @@ def selfcheck(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(FAILED)
 
 
-def run_check(loaded: LoadedSettings, output: Output) -> SelfCheck:
+def run_check(loaded: LoadedSettings) -> SelfCheck:
     """Measure, compare and record. Blocks for some seconds. Raises CommandError."""
     model = builtin_model()
     if model is None:
@@ -66,7 +66,7 @@ def run_check(loaded: LoadedSettings, output: Output) -> SelfCheck:
         engine = probe_engine()
     except ProbeFailed as error:
         raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
-    check = _measured(loaded, model, engine, free_main_memory(), output)
+    check = _measured(loaded, model, engine, free_main_memory())
     before = checks.before(check.version)
     if before is not None:
         check = msgspec.structs.replace(check, compared_with=before.version, findings=worse(before, check))
@@ -89,10 +89,8 @@ def facts_of(check: SelfCheck) -> list[tuple[str, str]]:
     ]
 
 
-def _measured(
-    loaded: LoadedSettings, model: Path, engine: dict[str, Any], free_bytes: int, output: Output
-) -> SelfCheck:
-    with any_server(loaded, None, output, model=model, n_ctx=_N_CTX, variables=_NO_STATES) as client:
+def _measured(loaded: LoadedSettings, model: Path, engine: dict[str, Any], free_bytes: int) -> SelfCheck:
+    with any_server(loaded, None, model=model, n_ctx=_N_CTX, variables=_NO_STATES) as client:
         answers = {name: _digest(_answer(client, text)) for name, text in _GOLDEN.items()}
         timings = [_timings(client) for _ in range(_RUNS)]
     return SelfCheck(

@@ -34,9 +34,7 @@ class ProbeFailed(Exception):
 
 
 def probe_engine(
-    command: Sequence[str] = _PROBE_COMMAND,
-    timeout_s: float = _PROBE_TIMEOUT_S,
-    peers: Sequence[str] = (),
+    command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S, peers: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Version, features and devices of llama.cpp, with those of peers. Blocks for about a second. Raises ProbeFailed.
 

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 import psutil
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import WRONG_USE, CommandError, WrongUse
 from jan_serve.core.hosts import is_everywhere, url_of_host
 
 _BACKLOG: Final = 2048
@@ -106,7 +106,7 @@ def listen_also(host: str, port: int) -> socket.socket:
     except AddressUnavailable as error:
         reason = error.message
     hint = "Stop that program, or leave out --also-listen."
-    raise CommandError(f"also_listen: {reason}", hint, WRONG_USE)
+    raise WrongUse(f"also_listen: {reason}", hint)
 
 
 def url_of(sock: socket.socket) -> str:

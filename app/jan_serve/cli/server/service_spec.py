@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.options import load_settings
 from jan_serve.config import LoadedSettings
 from jan_serve.daemon import launchd, systemd
@@ -106,10 +106,9 @@ def check_reachable(spec: ServiceSpec) -> None:
     program = Path(spec.command[0])
     for path in (program, *program.parents):
         if not path.stat().st_mode & stat.S_IXOTH:
-            raise CommandError(
+            raise WrongUse(
                 f"the account of the service cannot execute {program}: {path} is closed to other users",
                 f"Install {NAME} for all users, or use `{NAME} service install` without --system.",
-                WRONG_USE,
             )
 
 
@@ -118,10 +117,8 @@ def _account(scope: Scope) -> str:
     if scope == "system" and sys.platform == "darwin":
         user = os.environ.get("SUDO_USER", "")
         if not user:
-            raise CommandError(
-                "the service must run as a user",
-                f"Use `sudo {NAME} service install --system` as that user.",
-                WRONG_USE,
+            raise WrongUse(
+                "the service must run as a user", f"Use `sudo {NAME} service install --system` as that user."
             )
         return user
     return getpass.getuser()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from jan_serve.config.fields import setting
 
-_PANEL: Final = "LMDeploy"
+_setting: Final = partial(setting, "LMDeploy")
 
 
 class LmdeployOptions(BaseModel):
@@ -14,7 +15,7 @@ class LmdeployOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    enable_abort_handling: bool = setting(
-        False, _PANEL, "Let clients abort each other's requests (`/abort_request`)."
+    enable_abort_handling: bool = _setting(
+        False, "Let clients abort each other's requests (`/abort_request`)."
     )
-    allow_terminate_by_client: bool = setting(False, _PANEL, "Let clients stop the server (`/terminate`).")
+    allow_terminate_by_client: bool = _setting(False, "Let clients stop the server (`/terminate`).")

@@ -15,7 +15,6 @@ from jan_serve.cli.client import own_server
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError
-from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, ServerAddress, load_settings
 from tests.support.ports import held_port
 from tests.support.served_app import ServedApp
@@ -96,7 +95,7 @@ def loaded(own_settings: Path) -> Generator[LoadedSettings]:
 
 
 def test_the_running_server_is_used(server: ServedApp, loaded: LoadedSettings, started: Started) -> None:
-    with any_server(loaded, server.url, Output(), model="alpha") as client:
+    with any_server(loaded, server.url, model="alpha") as client:
         assert client.url == server.url
     assert started.arguments is None
 
@@ -107,7 +106,7 @@ def test_without_a_server_one_runs_for_as_long_as_the_command(
     own_settings: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with any_server(loaded, None, Output()) as client:
+    with any_server(loaded, None) as client:
         assert (client.url, started.addresses[-1].origin) == (URL, "own")
         assert started.runs
     assert started.arguments == ["own-server", "--config", str(own_settings)]
@@ -134,7 +133,7 @@ def test_it_gets_what_the_command_wants(
     arguments: list[str],
     note: str,
 ) -> None:
-    with any_server(loaded, None, Output(), model=model, n_ctx=n_ctx):
+    with any_server(loaded, None, model=model, n_ctx=n_ctx):
         pass
     assert started.arguments == ["own-server", "--config", str(own_settings), *arguments]
     assert note in capsys.readouterr().err
@@ -148,7 +147,7 @@ def test_a_file_or_a_context_needs_a_server_of_its_own(
     model: Path | None,
     n_ctx: int | None,
 ) -> None:
-    with any_server(loaded, server.url, Output(), model=model, n_ctx=n_ctx) as client:
+    with any_server(loaded, server.url, model=model, n_ctx=n_ctx) as client:
         assert client.url == URL
     assert started.arguments is not None
 
@@ -156,7 +155,7 @@ def test_a_file_or_a_context_needs_a_server_of_its_own(
 def test_in_place_of_a_server_that_was_named_none_is_started(
     loaded: LoadedSettings, started: Started
 ) -> None:
-    with pytest.raises(CommandError) as refused, any_server(loaded, URL, Output()):
+    with pytest.raises(CommandError) as refused, any_server(loaded, URL):
         pass
     assert refused.value.status == NO_SERVER
     assert started.arguments is None
@@ -166,7 +165,7 @@ def test_in_place_of_a_server_that_was_named_none_is_started(
 def test_the_log_of_a_server_that_does_not_start_is_shown(
     loaded: LoadedSettings, started: Started, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(CommandError, match="the server did not start"), any_server(loaded, None, Output()):
+    with pytest.raises(CommandError, match="the server did not start"), any_server(loaded, None):
         pass
     shown = capsys.readouterr().err.splitlines()
     assert [line.strip() for line in shown if "line" in line] == [
@@ -183,7 +182,7 @@ def test_the_log_is_shown_where_the_server_failed_and_not_the_request(
     status: int,
     is_shown: bool,
 ) -> None:
-    with pytest.raises(CommandError), any_server(loaded, None, Output()):
+    with pytest.raises(CommandError), any_server(loaded, None):
         raise CommandError("no", status=status)
     assert ("line 29" in capsys.readouterr().err) is is_shown
     assert started.ended_by_itself
@@ -192,7 +191,7 @@ def test_the_log_is_shown_where_the_server_failed_and_not_the_request(
 def test_lines_of_the_log_that_say_no_more_than_the_error_are_not_shown(
     loaded: LoadedSettings, started: Started, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(CommandError), any_server(loaded, None, Output()):
+    with pytest.raises(CommandError), any_server(loaded, None):
         raise CommandError("line 29", status=FAILED)
     shown = capsys.readouterr().err
     assert "line 28" in shown
@@ -206,19 +205,19 @@ def test_a_server_that_does_not_stop_is_stopped(
 ) -> None:
     monkeypatch.setattr(own_server, "_STOP_S", 0.05)
     monkeypatch.setattr(own_server, "_TERMINATE_S", 0.05)
-    with any_server(loaded, None, Output()):
+    with any_server(loaded, None):
         pass
     assert not started.runs and not started.ended_by_itself
 
 
 def test_an_interrupt_stops_it_too(loaded: LoadedSettings, started: Started) -> None:
-    with pytest.raises(KeyboardInterrupt), any_server(loaded, None, Output()):
+    with pytest.raises(KeyboardInterrupt), any_server(loaded, None):
         raise KeyboardInterrupt
     assert started.ended_by_itself
 
 
 def test_it_knows_the_keys_of_the_configuration(own_settings: Path, started: Started) -> None:
     own_settings.write_text('data_dir = "data"\napi_keys = ["first", "second"]\n')
-    with any_server(load_settings({}), None, Output(), n_ctx=64):
+    with any_server(load_settings({}), None, n_ctx=64):
         key = started.addresses[-1].key
         assert key is not None and key.get_secret_value() == "first"

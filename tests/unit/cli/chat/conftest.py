@@ -8,7 +8,6 @@ from pydantic import SecretStr
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.slash_commands import ChatSession
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.output import Output
 from jan_serve.config import ServerAddress
 from tests.support.served_app import ServedApp
 
@@ -16,4 +15,4 @@ from tests.support.served_app import ServedApp
 @pytest.fixture
 def session(server: ServedApp) -> Generator[ChatSession]:
     with ServerClient(ServerAddress(server.url, "--url", SecretStr("k"), "default")) as client:
-        yield ChatSession(client, Conversation("alpha"), Output())
+        yield ChatSession(client, Conversation("alpha"))

@@ -10,7 +10,6 @@ import pytest
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.output import Output
 
 Keys = str | type[BaseException]
 
@@ -30,7 +29,6 @@ def typed(*inputs: Keys) -> Callable[[], str]:
 
 def chatted(session: ChatSession, capsys: pytest.CaptureFixture[str], *inputs: Keys) -> tuple[str, str]:
     """Run a chat. Returns its standard output and standard error."""
-    session.output = Output()
     capsys.readouterr()
     chat(session, typed(*inputs))
     captured = capsys.readouterr()

@@ -38,7 +38,7 @@ def test_each_part_goes_to_its_stream(
 ) -> None:
     for on_terminal in (True, False):
         monkeypatch.setattr(Output, "notes_on_terminal", property(lambda self, value=on_terminal: value))
-        display = AnswerDisplay(Output())
+        display = AnswerDisplay()
         for piece in pieces:
             (display.text if piece[0] == "t" else display.reasoning)(piece[2:])
         display.end()
@@ -49,7 +49,7 @@ def test_each_part_goes_to_its_stream(
 
 def test_silent_prints_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Output, "notes_on_terminal", property(lambda self: True))
-    display = AnswerDisplay(Output(), silent=True)
+    display = AnswerDisplay(silent=True)
     display.reasoning("hm")
     display.text("Hello")
     display.end()

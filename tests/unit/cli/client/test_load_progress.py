@@ -29,19 +29,17 @@ class Client:
             raise self.error
 
 
-class Terminal(Output):
-    """bars: those that were made."""
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
+    """Those that a terminal was shown."""
+    made: list[Progress] = []
 
-    def __init__(self, is_terminal: bool = True) -> None:
-        super().__init__()
-        self.is_terminal = is_terminal
-        self.bars: list[Progress] = []
+    def progress(self: Output, *columns: str | ProgressColumn) -> Progress:
+        made.append(Progress(*columns, console=Console(file=io.StringIO(), force_terminal=True)))
+        return made[-1]
 
-    def progress(self, *columns: str | ProgressColumn) -> Progress | None:
-        if not self.is_terminal:
-            return None
-        self.bars.append(Progress(*columns, console=Console(file=io.StringIO(), force_terminal=True)))
-        return self.bars[-1]
+    monkeypatch.setattr(Output, "progress", progress)
+    return made
 
 
 def loading(fraction: float | None = None) -> dict[str, Any]:
@@ -52,32 +50,31 @@ def loading(fraction: float | None = None) -> dict[str, Any]:
 DONE: dict[str, Any] = {"model": "org/m", "data": {"status": "loaded"}}
 
 
-def load(client: Client, output: Output, **fields: object) -> str:
+def load(client: Client, **fields: object) -> str:
     server: Any = client
-    return load_model(server, "m", output, **fields)
+    return load_model(server, "m", **fields)
 
 
+@pytest.mark.usefixtures("bars")
 def test_the_full_name_comes_back_and_further_fields_are_sent() -> None:
     client = Client(loading(), DONE)
-    assert load(client, Terminal(), ttl_s=5) == "org/m"
+    assert load(client, ttl_s=5) == "org/m"
     assert client.asked == [("/models/load", {"model": "m", "stream": True, "ttl_s": 5})]
 
 
 @pytest.mark.parametrize("events", [(), ({},), ({"data": None},)])
 def test_a_server_that_names_nothing_means_the_name_that_was_asked_for(events: Any) -> None:
-    assert load(Client(*events), Terminal()) == "m"
+    assert load(Client(*events)) == "m"
 
 
-def test_a_model_that_is_loaded_already_has_no_bar() -> None:
-    output = Terminal()
-    load(Client(DONE), output)
-    assert output.bars == []
+def test_a_model_that_is_loaded_already_has_no_bar(bars: list[Progress]) -> None:
+    load(Client(DONE))
+    assert bars == []
 
 
-def test_one_bar_shows_the_last_known_fraction() -> None:
-    output = Terminal()
-    load(Client(loading(), loading(0.25), loading(0.5), loading(), DONE), output)
-    [bar] = output.bars
+def test_one_bar_shows_the_last_known_fraction(bars: list[Progress]) -> None:
+    load(Client(loading(), loading(0.25), loading(0.5), loading(), DONE))
+    [bar] = bars
     [task] = bar.tasks
     assert (task.description, task.completed, task.total) == ("org/m", 0.5, 1.0)
     assert bar.finished is False
@@ -85,13 +82,12 @@ def test_one_bar_shows_the_last_known_fraction() -> None:
 
 
 @pytest.mark.parametrize("error", [CommandError("It crashed."), KeyboardInterrupt()])
-def test_a_bar_ends_with_a_failed_load(error: Exception) -> None:
-    output = Terminal()
+def test_a_bar_ends_with_a_failed_load(bars: list[Progress], error: Exception) -> None:
     with pytest.raises((CommandError, KeyboardInterrupt)):
-        load(Client(loading(0.5), error=error), output)
-    assert not output.bars[0].live.is_started
+        load(Client(loading(0.5), error=error))
+    assert not bars[0].live.is_started
 
 
 def test_without_a_terminal_a_load_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    assert load(Client(loading(0.5), DONE), Terminal(is_terminal=False)) == "org/m"
+    assert load(Client(loading(0.5), DONE)) == "org/m"
     assert capsys.readouterr() == ("", "")

@@ -15,7 +15,6 @@ from PIL import Image
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.certify import Exam
 from jan_serve.cli.errors import NO_SERVER, CommandError
-from jan_serve.cli.output import Output
 
 NOISE = " ".join(map(str, range(10, 1000))) + " red green blue yellow"
 FORMS = {"schema kept", "forced call"}
@@ -112,7 +111,7 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def marks(solver: Solver) -> dict[str, tuple[int, int]]:
-    certificate = Exam(cast(ServerClient, solver), "m", Output()).certificate()
+    certificate = Exam(cast(ServerClient, solver), "m").certificate()
     return {f"{mark.task} {mark.tokens or ''}".strip(): (mark.right, mark.of) for mark in certificate.marks}
 
 
@@ -183,5 +182,5 @@ def test_a_server_that_ends_is_no_weak_model() -> None:
 
 @pytest.mark.parametrize(("n_ctx", "fits"), [(40_000, True), (8192, False)])
 def test_an_agents_prompt_is_timed_if_it_fits(n_ctx: int, fits: bool) -> None:
-    certificate = Exam(cast(ServerClient, Solver(n_ctx=n_ctx)), "m", Output()).certificate()
+    certificate = Exam(cast(ServerClient, Solver(n_ctx=n_ctx)), "m").certificate()
     assert (certificate.cold_s is not None, certificate.warm_s is not None) == (fits, fits)

@@ -12,7 +12,6 @@ import pytest
 from jan_serve.cli.commands import decide as decide_module
 from jan_serve.cli.commands.decide import note_calibration
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.output import Output
 from tests.unit.cli.conftest import Run
 
 FOUND: dict[str, Any] = {
@@ -26,7 +25,7 @@ FOUND: dict[str, Any] = {
 
 
 def noted(capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
-    note_calibration("m", FOUND | changes, Output())
+    note_calibration("m", FOUND | changes)
     return capsys.readouterr().err
 
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.arguments import ConfigOption, JsonOption, ModelsDirOption, argument, option
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.options import make_data_folder, store_settings
+from jan_serve.cli.output import output, size_text
 from jan_serve.errors import StoreError
 from jan_serve.store.files import user_path
 from jan_serve.store.imports.finders import FINDERS, TITLES, find
@@ -23,20 +24,15 @@ _SHOWN_KIND = {"hf-cache": "hf"}
 
 def import_(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Models to import, by their name in the table."),
+        list[str] | None, argument("NAME", "Models to import, by their name in the table.")
     ] = None,
     programs: Annotated[
-        list[str] | None,
-        typer.Option("--from", metavar="PROGRAM", help=f"Only from {', '.join(FINDERS)}; repeatable."),
+        list[str] | None, option("--from PROGRAM", f"Only from {', '.join(FINDERS)}; repeatable.")
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--folder", metavar="FOLDER", help="Models folder of that program; requires exactly one --from."
-        ),
+        Path | None, option("--folder FOLDER", "Models folder of that program; requires exactly one --from.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Import every new model.")] = False,
+    everything: Annotated[bool, option("--all", "Import every new model.")] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
@@ -45,15 +41,10 @@ def import_(
     chosen = programs or list(FINDERS)
     unknown = [program for program in chosen if program not in FINDERS]
     if unknown:
-        raise CommandError(
-            f"Cannot import from {unknown[0]!r}.", f"--from takes {', '.join(FINDERS)}.", WRONG_USE
-        )
+        raise WrongUse(f"Cannot import from {unknown[0]!r}.", f"--from takes {', '.join(FINDERS)}.")
     if folder is not None and len(chosen) != 1:
-        raise CommandError(
-            "--folder requires exactly one --from, the program that owns the folder.", status=WRONG_USE
-        )
+        raise WrongUse("--folder requires exactly one --from, the program that owns the folder.")
     settings = store_settings(config, models_dir)
-    output = Output()
     usual = other_programs()
     searched = {
         program: (user_path(folder).absolute(),) if folder is not None else usual[program]
@@ -67,14 +58,14 @@ def import_(
     selected = _select(found, names or [], everything)
     if selected:
         make_data_folder(settings)
-    failures = _import(selected, settings.models_dir, output)
+    failures = _import(selected, settings.models_dir)
     rows = [_row(item, failures, selected) for item in found]
     if as_json:
         output.json(
             {"models": rows, "folders": {name: [str(f) for f in fs] for name, fs in searched.items()}}
         )
     else:
-        _print(rows, searched, output, hint=not names and not everything)
+        _print(rows, searched, hint=not names and not everything)
     if failures:
         raise typer.Exit(1)
 
@@ -94,14 +85,12 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
     for name in names:
         matches = [item for item in found if name in (item.name, item.found.label)]
         if not matches:
-            raise CommandError(
-                f"`{name}` was not found in other programs.",
-                "`jan-serve import` lists the models.",
-                WRONG_USE,
+            raise WrongUse(
+                f"`{name}` was not found in other programs.", "`jan-serve import` lists the models."
             )
         if len(matches) > 1 and len({item.name for item in matches}) > 1:
             options = ", ".join(item.name for item in matches)
-            raise CommandError(f"`{name}` is ambiguous: {options}.", "Use one of these names.", WRONG_USE)
+            raise WrongUse(f"`{name}` is ambiguous: {options}.", "Use one of these names.")
         usable = [item for item in matches if item.state is not ImportStatus.UNUSABLE]
         if not usable:
             raise CommandError(f"`{name}` cannot be imported: {matches[0].reason}.")
@@ -110,7 +99,7 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
     return selected
 
 
-def _import(selected: Sequence[Assessment], models_dir: Path, output: Output) -> dict[str, str]:
+def _import(selected: Sequence[Assessment], models_dir: Path) -> dict[str, str]:
     """Import the models. Returns the failed ones with their reasons."""
     index = ModelIndex(models_dir)
     failures: dict[str, str] = {}
@@ -142,9 +131,7 @@ def _row(item: Assessment, failures: dict[str, str], selected: Sequence[Assessme
     }
 
 
-def _print(
-    rows: Sequence[dict[str, Any]], searched: dict[str, tuple[Path, ...]], output: Output, *, hint: bool
-) -> None:
+def _print(rows: Sequence[dict[str, Any]], searched: dict[str, tuple[Path, ...]], *, hint: bool) -> None:
     if not rows:
         output.note("No models of other programs were found. Searched folders:")
         for program, folders in searched.items():

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from jan_serve.cli.arguments import (
+    ConfigOption,
+    JsonOption,
+    KeepAliveOption,
+    UrlOption,
+    model_argument,
+    option,
+)
 from jan_serve.cli.client.loading import load_model
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, running_server
-from jan_serve.cli.output import Output
+from jan_serve.cli.options import running_server
+from jan_serve.cli.output import output
 
 
 def load(
     models: Annotated[list[str], model_argument("Names of models.")],
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Return once the models are loaded, or at once.")
+        bool, option("--wait/--no-wait", "Return once the models are loaded, or at once.")
     ] = True,
     keep_alive: KeepAliveOption = None,
     url: UrlOption = None,
@@ -23,13 +28,12 @@ def load(
     as_json: JsonOption = False,
 ) -> None:
     """Load models on the running server. Ctrl-C stops the current load."""
-    output = Output()
     names: list[str] = []
     fields = {"keep_alive": keep_alive} if keep_alive is not None else {}
     with running_server(config, url) as client:
         for model in models:
             if wait:
-                names.append(load_model(client, model, output, **fields))
+                names.append(load_model(client, model, **fields))
             else:
                 names.append(client.post("/models/load", {"model": model, "wait": False, **fields})["model"])
     if as_json:

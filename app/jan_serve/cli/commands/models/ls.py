@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.arguments import ConfigOption, JsonOption, ModelsDirOption
+from jan_serve.cli.options import store_names
+from jan_serve.cli.output import output, size_text
 from jan_serve.errors import JanServeError
 from jan_serve.store.file_names import PartName
 from jan_serve.store.index import ModelEntry
@@ -27,7 +28,6 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
     names = [_other_names(entry) for entry in entries]
     rows = [_describe(resolver, entry) for entry in entries]
     default = resolver.default()
-    output = Output()
     if as_json:
         for row, others in zip(rows, names, strict=True):
             row["note"] = "; ".join(filter(None, (others, row["note"])))

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, option
+from jan_serve.cli.options import running_server
+from jan_serve.cli.output import output, size_text
 
 
 def ps(
-    everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Include models that are not loaded.")
-    ] = False,
+    everything: Annotated[bool, option("--all -a", "Include models that are not loaded.")] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the loaded models of the running server. The exit status is 3 if no server runs."""
-    output = Output()
     with running_server(config, url) as client:
         health = client.get("/health")
         models: list[dict[str, Any]] = client.get("/models")["data"]
@@ -47,7 +43,7 @@ def ps(
             optional=("device", "context", "unloads", "requests"),
         )
         for model in shown:
-            note_placement(output, model)
+            note_placement(model)
     else:
         output.note(
             "No model is loaded. The first request for a model loads it, and so does `jan-serve load NAME`."
@@ -55,7 +51,7 @@ def ps(
     output.note(f"{url_in_use}: {health['state']}, pid {health['pid']}, up {_duration(health['uptime_s'])}")
 
 
-def note_placement(output: Output, model: dict[str, Any]) -> None:
+def note_placement(model: dict[str, Any]) -> None:
     """Print where models are that have several devices or not those they should have: the table names one."""
     placement = model.get("placement")
     if placement is None or (len(placement["parts"]) < 2 and not placement["advice"]):

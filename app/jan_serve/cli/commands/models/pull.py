@@ -7,21 +7,19 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from jan_serve.cli.client.pulling import DownloadProgress
-from jan_serve.cli.commands.completion import complete_catalogue
-from jan_serve.cli.commands.models.suggestions import chosen_model, show_catalogue
-from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
-from jan_serve.cli.options import (
+from jan_serve.cli.arguments import (
     ConfigOption,
     JsonOption,
     ModelsDirOption,
-    make_data_folder,
-    store_names,
-    store_settings,
+    argument,
+    complete_catalogue,
+    option,
 )
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.client.pulling import DownloadProgress
+from jan_serve.cli.commands.models.suggestions import chosen_model, show_catalogue
+from jan_serve.cli.errors import INTERRUPTED, CommandError, WrongUse
+from jan_serve.cli.options import make_data_folder, store_names, store_settings
+from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.hardware import free_memory
 from jan_serve.config import Settings
 from jan_serve.errors import InvalidRequest
@@ -37,36 +35,25 @@ if TYPE_CHECKING:
 def pull(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A name from the catalogue, org/repo, org/repo:QUANT, org/repo/file.gguf or hf.co/…",
+        argument(
+            "NAME",
+            "A name from the catalogue, org/repo, org/repo:QUANT, org/repo/file.gguf or hf.co/…",
             autocompletion=complete_catalogue,
         ),
     ] = None,
     revision: Annotated[
-        str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit of the repository.")
+        str | None, option("--revision REV", "Branch, tag or commit of the repository.")
     ] = None,
     mmproj: Annotated[
-        bool,
-        typer.Option(
-            "--mmproj/--no-mmproj",
-            help="Include the projector, through which a model sees or hears.",
-        ),
+        bool, option("--mmproj/--no-mmproj", "Include the projector, through which a model sees or hears.")
     ] = True,
-    list_all: Annotated[
-        bool, typer.Option("--list", help="List the catalogue of suggested models instead.")
-    ] = False,
+    list_all: Annotated[bool, option("--list", "List the catalogue of suggested models instead.")] = False,
     purpose: Annotated[
-        str | None,
-        typer.Option(
-            "--for", metavar="PURPOSE", help=f"Without NAME: what for. One of {', '.join(PURPOSES)}."
-        ),
+        str | None, option("--for PURPOSE", f"Without NAME: what for. One of {', '.join(PURPOSES)}.")
     ] = None,
     update: Annotated[
         bool,
-        typer.Option(
-            "--update", help="List pulled models whose files are newer on the hub; pull NAME again if it is."
-        ),
+        option("--update", "List pulled models whose files are newer on the hub; pull NAME again if it is."),
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
@@ -77,21 +64,20 @@ def pull(
     Without NAME, show three models of the catalogue that suit a purpose and this machine, and on a terminal ask which
     one to download.
     """
-    output = Output()
     if list_all:
-        show_catalogue(output, as_json)
+        show_catalogue(as_json)
         return
     settings = store_settings(config, models_dir)
     if update:
-        name = _to_update(*store_names(config, models_dir), name, output, as_json)
+        name = _to_update(*store_names(config, models_dir), name, as_json)
     elif name is None:
-        name = chosen_model(purpose, output, as_json)
+        name = chosen_model(purpose, as_json)
     if name is None:
         return
     try:
-        plan, record = asyncio.run(_pull(settings, name, revision, mmproj, output))
+        plan, record = asyncio.run(_pull(settings, name, revision, mmproj))
     except InvalidRequest as error:
-        raise CommandError(error.message, "`jan-serve pull --list` shows suggestions.", WRONG_USE) from None
+        raise WrongUse(error.message, "`jan-serve pull --list` shows suggestions.") from None
     except KeyboardInterrupt:
         raise CommandError("Stopped.", "Run the same command to resume the download.", INTERRUPTED) from None
     if as_json:
@@ -102,18 +88,14 @@ def pull(
     output.note(f"Ready ({size_text(plan.n_bytes)}). Names for requests: {names}")
 
 
-def _to_update(
-    settings: Settings, resolver: ModelResolver, name: str | None, output: Output, as_json: bool
-) -> str | None:
+def _to_update(settings: Settings, resolver: ModelResolver, name: str | None, as_json: bool) -> str | None:
     """The reference of the named model if the hub has newer files of it; else None, and what is newer is shown."""
     entries = resolver.entries() if name is None else (resolver.resolve(name),)
     records = [
         each.record for each in entries if each.record is not None and each.record.source.kind == "hub"
     ]
     if name is not None and not records:
-        raise CommandError(
-            f"`{name}` was not pulled from the hub.", "`jan-serve ls` lists the models.", WRONG_USE
-        )
+        raise WrongUse(f"`{name}` was not pulled from the hub.", "`jan-serve ls` lists the models.")
     found = asyncio.run(build_puller(settings).newer(records))
     newer = [each for each in found if not each.gone]
     if name is not None and newer:
@@ -154,7 +136,7 @@ def _newer_as_json(newer: NewerFiles) -> dict[str, Any]:
 
 
 async def _pull(
-    settings: Settings, name: str, revision: str | None, with_projector: bool, output: Output
+    settings: Settings, name: str, revision: str | None, with_projector: bool
 ) -> tuple[PullPlan, ModelRecord]:
     puller = build_puller(settings, free_memory)
     plan = await puller.plan(name, revision=revision, with_projector=with_projector)
@@ -165,7 +147,7 @@ async def _pull(
     parts = f" ({len(plan.model.files)} files)" if len(plan.model.files) > 1 else ""
     output.note(f"{plan.reference.repo}: {first}{parts}{extra}, {size_text(plan.n_bytes)}")
     make_data_folder(settings)
-    with contextlib.closing(DownloadProgress(output, first, plan.n_bytes)) as progress:
+    with contextlib.closing(DownloadProgress(first, plan.n_bytes)) as progress:
         return plan, await puller.run(plan, progress)
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.arguments import ConfigOption, JsonOption, ModelsDirOption, model_argument, option
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.options import store_names
+from jan_serve.cli.output import output, size_text
 from jan_serve.store.index import ModelEntry, ModelIndex
 from jan_serve.store.model_folder import Removed, check_removable, is_own_file, remove_model
 from jan_serve.wiring.parts import build_library
@@ -25,7 +25,7 @@ def rm(
         ),
     ],
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Delete files that you added by hand without confirmation.")
+        bool, option("--yes -y", "Delete files that you added by hand without confirmation.")
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
@@ -34,7 +34,6 @@ def rm(
     """Delete models. Asks before deleting files that were not pulled or imported."""
     settings, resolver = store_names(config, models_dir)
     library = build_library(resolver, settings)
-    output = Output()
     found = [library.variant(name) for name in names]
     variants = {variant.name: variant for variant in found if variant is not None}
     names = [name for name, variant in zip(names, found, strict=True) if variant is None]
@@ -44,7 +43,7 @@ def rm(
         check_removable(entry, settings.models_dir)
     by_hand = [entry for entry in entries.values() if not is_own_file(entry)]
     if by_hand and not yes:
-        _confirm(by_hand, output)
+        _confirm(by_hand)
     index = ModelIndex(settings.models_dir)
     removed: list[Removed] = []
     for name in variants:
@@ -74,13 +73,12 @@ def rm(
         output.note(f"Removed {item.name} ({freed}).")
 
 
-def _confirm(entries: list[ModelEntry], output: Output) -> None:
+def _confirm(entries: list[ModelEntry]) -> None:
     names = ", ".join(entry.name for entry in entries)
     if not sys.stdin.isatty():
-        raise CommandError(
+        raise WrongUse(
             f"{names}: not pulled or imported by jan-serve, and not deleted without confirmation.",
             "Use --yes to delete them.",
-            WRONG_USE,
         )
     output.note(f"{names}: not pulled or imported by jan-serve.")
     typer.confirm("Delete?", abort=True, err=True)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 import psutil
-import typer
 
-from jan_serve.cli.commands.completion import model_argument
+from jan_serve.cli.arguments import ConfigOption, JsonOption, ModelsDirOption, model_argument, option
 from jan_serve.cli.commands.models.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.options import store_names
+from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.hardware import accelerators
 from jan_serve.placement.device_plan import plan_devices
 from jan_serve.placement.report import advice, lines
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from jan_serve.store.resolve import ModelResolver
 
 
-def show_fit(
-    name: str, settings: Settings, resolver: ModelResolver, output: Output, *, as_json: bool
-) -> None:
+def show_fit(name: str, settings: Settings, resolver: ModelResolver, *, as_json: bool) -> None:
     """Print the plan that a load would make now. Blocks for a second while it asks llama.cpp for its devices.
 
     Raises InsufficientMemory with the figures, InvalidModel, SettingsError.
@@ -65,15 +62,10 @@ _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train
 
 def show(
     name: Annotated[str, model_argument("Name of a model, or path of a GGUF file.", "NAME")],
-    template: Annotated[bool, typer.Option("--template", help="Print only the chat template.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Verify the SHA-256 digests of the files.")
-    ] = False,
+    template: Annotated[bool, option("--template", "Print only the chat template.")] = False,
+    verify: Annotated[bool, option("--verify", "Verify the SHA-256 digests of the files.")] = False,
     fit: Annotated[
-        bool,
-        typer.Option(
-            "--fit", help="Show where its parts go on this machine now, and what would make it faster."
-        ),
+        bool, option("--fit", "Show where its parts go on this machine now, and what would make it faster.")
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
@@ -82,7 +74,6 @@ def show(
     """Show the files, source, digests, names and header of a model."""
     settings, resolver = store_names(config, models_dir)
     entry = resolver.entry_of_path(name) or resolver.resolve(name)
-    output = Output()
     if template:
         text = read_gguf_header(entry.path).text("tokenizer.chat_template")
         if text is None:
@@ -91,7 +82,7 @@ def show(
         return
     model = resolver.model_file(entry.path, entry.name)
     if fit:
-        show_fit(name, settings, resolver, output, as_json=as_json)
+        show_fit(name, settings, resolver, as_json=as_json)
         return
     facts = _facts(entry, model, resolver.projector(entry))
     facts["enough_for"] = list(certified(settings.data_dir, entry.name).values())

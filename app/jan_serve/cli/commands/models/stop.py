@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
-from jan_serve.cli.output import Output
+from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, model_argument, option
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.options import running_server
+from jan_serve.cli.output import output
 
 
 def stop(
     models: Annotated[list[str] | None, model_argument("Names of models.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Unload every model.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Abort running requests instead of waiting for them.")
-    ] = False,
+    everything: Annotated[bool, option("--all", "Unload every model.")] = False,
+    force: Annotated[bool, option("--force", "Abort running requests instead of waiting for them.")] = False,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Unload models; the server keeps running. The next request for a model loads it again."""
     if bool(models) == everything:
-        raise CommandError(
-            "Pass the models to unload, or --all.", "`jan-serve ps` lists the loaded models.", WRONG_USE
-        )
-    output = Output()
+        raise WrongUse("Pass the models to unload, or --all.", "`jan-serve ps` lists the loaded models.")
     with running_server(config, url) as client:
         listed: list[dict[str, Any]] = client.get("/models")["data"]
         loaded = {model["id"] for model in listed if model["status"]["value"] in ("loaded", "loading")}

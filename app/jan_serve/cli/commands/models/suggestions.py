@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import typer
 
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.hardware import free_memory
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import catalogue_file
@@ -17,7 +17,7 @@ from jan_serve.store.hub.references import Catalogue, CatalogueEntry
 from jan_serve.store.model_advice import PURPOSES, Advice, Machine, advised, purpose_named, this_machine
 
 
-def show_catalogue(output: Output, as_json: bool) -> None:
+def show_catalogue(as_json: bool) -> None:
     entries = Catalogue.read(catalogue_file()).entries()
     usable_gb = free_memory().usable / 1e9
     if as_json:
@@ -47,20 +47,18 @@ def show_catalogue(output: Output, as_json: bool) -> None:
     )
 
 
-def chosen_model(purpose: str | None, output: Output, as_json: bool) -> str | None:
+def chosen_model(purpose: str | None, as_json: bool) -> str | None:
     """The model that the user takes of those that suit a purpose; None where nobody is asked, and all are printed.
 
     Asks for the purpose too if it is None, on a terminal.
     """
-    asks = may_ask(output) and not as_json
+    asks = may_ask() and not as_json
     if purpose is None:
-        purpose = _asked_purpose(output) if asks else next(iter(PURPOSES))
+        purpose = _asked_purpose() if asks else next(iter(PURPOSES))
     try:
         wanted = purpose_named(purpose)
     except InvalidRequest as error:
-        raise CommandError(
-            f"--{error.message}.", "`jan-serve pull --for chat` is the default.", WRONG_USE
-        ) from None
+        raise WrongUse(f"--{error.message}.", "`jan-serve pull --for chat` is the default.") from None
     machine = this_machine(free_memory)
     found = advised(Catalogue.read(catalogue_file()).entries(), wanted, machine)
     if not found:
@@ -70,7 +68,7 @@ def chosen_model(purpose: str | None, output: Output, as_json: bool) -> str | No
     if as_json:
         output.json(_advice_as_json(purpose, machine, found))
         return None
-    _show(found, output)
+    _show(found)
     free = machine.free
     devices = "".join(f", {size_text(size)} on a graphics card" for size in free.accelerators)
     output.note(
@@ -86,12 +84,12 @@ def chosen_model(purpose: str | None, output: Output, as_json: bool) -> str | No
     return None
 
 
-def may_ask(output: Output) -> bool:
+def may_ask() -> bool:
     """Whether somebody sees a question, and can answer it."""
     return sys.stdin.isatty() and output.notes_on_terminal
 
 
-def _asked_purpose(output: Output) -> str:
+def _asked_purpose() -> str:
     for number, purpose in enumerate(PURPOSES.values(), start=1):
         output.note(f"{number}  {purpose.title}")
     return list(PURPOSES)[_asked_number("What for", len(PURPOSES)) - 1]
@@ -105,7 +103,7 @@ def _asked_number(question: str, most: int) -> int:
             return int(answer)
 
 
-def _show(found: list[Advice], output: Output) -> None:
+def _show(found: list[Advice]) -> None:
     output.table(
         ("no", "name", "size", "needs", "speed", "licence", "why"),
         [

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from jan_serve.cli.commands.completion import model_argument
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_names
-from jan_serve.cli.output import Output
+from jan_serve.cli.arguments import ConfigOption, JsonOption, ModelsDirOption, model_argument, option
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.options import make_data_folder, store_names
+from jan_serve.cli.output import output
 
 
 def use(
     name: Annotated[str | None, model_argument("A model of `jan-serve ls`.", "NAME")] = None,
-    last: Annotated[bool, typer.Option("--last", help="Return to the model used last.")] = False,
+    last: Annotated[bool, option("--last", "Return to the model used last.")] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
@@ -23,18 +21,16 @@ def use(
     settings, resolver = store_names(config, models_dir)
     if name is not None or last:
         if name is not None and last:
-            raise CommandError("--last takes no NAME.", "Give one of them.", WRONG_USE)
+            raise WrongUse("--last takes no NAME.", "Give one of them.")
         if settings.model:
-            raise CommandError(
+            raise WrongUse(
                 f"The setting `model` makes {settings.model} the default.",
                 "`jan-serve config` shows where it is set: change or remove it there.",
-                WRONG_USE,
             )
         make_data_folder(settings)
         resolver.choose_default(name)
     default = resolver.default()
     entry = default.entry
-    output = Output()
     if as_json:
         output.json({"default": entry.name if entry is not None else None, "reason": default.reason})
     elif entry is None:

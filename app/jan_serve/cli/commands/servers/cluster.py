@@ -12,11 +12,12 @@ import msgspec
 import typer
 from pydantic import SecretStr
 
+from jan_serve.cli.arguments import JsonOption, argument
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.servers.nodes import print_nodes
-from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
-from jan_serve.cli.options import JsonOption, load_settings, setting_options
-from jan_serve.cli.output import Output
+from jan_serve.cli.commands.servers.proxy import print_nodes
+from jan_serve.cli.errors import FAILED, CommandError, WrongUse
+from jan_serve.cli.options import load_settings, setting_options
+from jan_serve.cli.output import output
 from jan_serve.cluster import head as ray_head
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, ClusterMachine, capacity, read_cluster_file
@@ -41,24 +42,21 @@ cluster_app = typer.Typer(
 
 @cluster_app.command("up")
 def up(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The cluster (TOML); docs/many-machines.md explains it.")
-    ],
+    file: Annotated[Path, argument("FILE", "The cluster (TOML); docs/many-machines.md explains it.")],
 ) -> None:
     """Start the servers of FILE, or replace running ones by it, one after another. Starts Ray if it does not run."""
     _require_linux()
-    output = Output()
     try:
         wanted = _checked(read_cluster_file(user_path(file).absolute()))
     except SettingsError as error:
-        raise CommandError(error.message, _FILE_HINT, WRONG_USE) from None
+        raise WrongUse(error.message, _FILE_HINT) from None
     _require_ray()
     with _explained():
         _check_proxy(wanted)
-        address = _running_ray(wanted, output)
+        address = _running_ray(wanted)
         with ray_serve.connected(address):
             machines = [machine for machine in ray_serve.machines() if machine.alive]
-            _warn_of_room(wanted, machines, output)
+            _warn_of_room(wanted, machines)
             output.note(
                 "Another Linux machine joins Ray with RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 ray start"
                 f" --address={address} (and the token of ~/.ray/auth_token)."
@@ -73,7 +71,6 @@ def up(
 def status(as_json: JsonOption = False) -> None:
     """The machines that Ray has, and the nodes of the proxy."""
     _require_linux()
-    output = Output()
     record = _require_record()
     _require_ray()
     with _explained(), ray_serve.connected(record.address):
@@ -93,7 +90,7 @@ def status(as_json: JsonOption = False) -> None:
             for each in machines
         ],
     )
-    print_nodes(nodes, output)
+    print_nodes(nodes)
     output.note(f"Ray at {record.address}, proxy at {record.file.proxy_url}")
 
 
@@ -101,7 +98,6 @@ def status(as_json: JsonOption = False) -> None:
 def down() -> None:
     """End the servers, whose running answers finish first, and the Ray that `up` started."""
     _require_linux()
-    output = Output()
     record = _require_record()
     _require_ray()
     head = record.head
@@ -119,17 +115,16 @@ def down() -> None:
 
 def _require_linux() -> None:
     if sys.platform != "linux":
-        raise CommandError("Ray joins machines with Linux only.", _JOINING, WRONG_USE)
+        raise WrongUse("Ray joins machines with Linux only.", _JOINING)
 
 
 def _require_ray() -> None:
     ray_serve.prepare()
     if ray_serve.ray_version() is None:
-        raise CommandError(
+        raise WrongUse(
             "Ray is not installed here.",
             "In a checkout `scripts/install cluster` installs it into .venv-cluster;"
             " of a wheel, install the extra: pip install 'FILE.whl[cluster]'.",
-            WRONG_USE,
         )
 
 
@@ -171,7 +166,7 @@ def _check_proxy(file: ClusterFile) -> None:
         client.get("/extras/nodes")
 
 
-def _running_ray(file: ClusterFile, output: Output) -> str:
+def _running_ray(file: ClusterFile) -> str:
     """The address of the cluster, which runs from now on. Raises ClusterFailed."""
     record = read_record(_record_file())
     head = record.head if record is not None else None
@@ -199,7 +194,7 @@ def _running_ray(file: ClusterFile, output: Output) -> str:
     return address
 
 
-def _warn_of_room(file: ClusterFile, machines: list[ClusterMachine], output: Output) -> None:
+def _warn_of_room(file: ClusterFile, machines: list[ClusterMachine]) -> None:
     wanted = file.replicas
     room = capacity(wanted, machines)
     if room < wanted.min:

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from jan_serve.cli.arguments import ConfigOption, option
 from jan_serve.cli.commands.servers.serve import run_server, serve_on
-from jan_serve.cli.options import ConfigOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.options import load_settings
 from jan_serve.cli.server.listen import listen, url_of
 from jan_serve.errors import SettingsError
 from jan_serve.logs.log_lines import configure_logging
@@ -40,11 +40,11 @@ def _wait() -> None:
 
 def own_server(
     config: ConfigOption = None,
-    model: Annotated[Path | None, typer.Option("--model", help="Default model.")] = None,
+    model: Annotated[Path | None, option("--model", "Default model.")] = None,
     no_default: Annotated[
-        bool, typer.Option("--no-default", help="Do not load the default model at the start.")
+        bool, option("--no-default", "Do not load the default model at the start.")
     ] = False,
-    n_ctx: Annotated[int | None, typer.Option("--n-ctx", help="Context length in tokens.")] = None,
+    n_ctx: Annotated[int | None, option("--n-ctx", "Context length in tokens.")] = None,
 ) -> None:
     """Serve on a free local port until the end of standard input. The first line of output is the address."""
     flags = {
@@ -76,7 +76,7 @@ def cluster_replica() -> None:
         sys.stdout.write(url_of(sock) + "\n")
         sys.stdout.flush()
         stop_at_end_of_input()
-        raise typer.Exit(serve_on(loaded, Output(), sock))
+        raise typer.Exit(serve_on(loaded, sock))
 
 
 def _settings(line: bytes) -> dict[str, Any]:

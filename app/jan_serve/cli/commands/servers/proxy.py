@@ -1,4 +1,4 @@
-"""`jan-serve proxy`: one address for many servers."""
+"""`jan-serve proxy`, one address for many servers, and `jan-serve nodes`, the servers that one has."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import socket
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import typer
+from pydantic import SecretStr
 
 from jan_serve import __version__
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.arguments import JsonOption, option, parameters_of, taking
+from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.interrupts import interrupts_end_at_once
-from jan_serve.cli.joining import join_line, own_address
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
 from jan_serve.config.fields import check_url
+from jan_serve.config.server_url import ServerAddress, checked_url
 from jan_serve.core.hosts import is_everywhere, is_loopback
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.strategies import StrategyName
@@ -30,200 +33,191 @@ from jan_serve.store.files import default_data_dir
 if TYPE_CHECKING:
     from jan_serve.proxy.upstream.node_address import Network
 
-
 _PROTOCOLS: Final = {"RDMA": 2, "NVLINK": 3}
-_NODES = partial(typer.Option, rich_help_panel="Nodes")
-_ACCESS = partial(typer.Option, rich_help_panel="Access")
-_LMDEPLOY = partial(typer.Option, rich_help_panel="LMDeploy's")
+_ELSEWHERE: Final = "http://192.0.2.1:9"
+"""An address of documentation: no packet goes there."""
+_DEFAULT: Final = "http://127.0.0.1:8000"
 _Texts = list[str] | None
 
 
-_Host = Annotated[
-    str,
-    typer.Option("--host", "--server-name", help="Address to listen on. Any but loopback requires a key."),
-]
-_Strategy = Annotated[
-    StrategyName,
-    _NODES(
-        "--strategy",
-        "--routing-strategy",
-        help="`prefix` sends a prompt where its beginning is cached, unless waiting there takes longer. The others"
-        " are LMDeploy's.",
-    ),
-]
-_Serving = Annotated[
-    Serving,
-    _NODES("--serving-strategy", help="`DistServe`: prefill nodes compute prompts, decode nodes answers."),
-]
-_NodeNetwork = Annotated[
-    _Texts,
-    _NODES(
-        metavar="CIDR",
-        help="Nodes may be in these networks only. Default: this machine and private networks. May be given more"
-        " than once.",
-    ),
-]
-_NodeKey = Annotated[
-    str | None,
-    _NODES(
-        metavar="KEY",
-        envvar="JAN_SERVE_NODE_KEY",
-        help="API key that the proxy presents to nodes. Clients' keys never go there.",
-    ),
-]
-_HealthInterval = Annotated[
-    float,
-    _NODES(
-        min=0.1,
-        max=60,
-        help="Time between two checks of a node. One that does not answer two in a row is lost, and its streams go"
-        " on elsewhere.",
-    ),
-]
-_NodeCa = Annotated[
-    Path | None,
-    _NODES(
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        help="Certificates (PEM) of authorities that https nodes may have. Default: the system's.",
-    ),
-]
-_ApiKeys = Annotated[
-    _Texts,
-    _ACCESS(
-        "--api-key",
-        "--api-keys",
-        metavar="KEY",
-        envvar="JAN_SERVE_PROXY_API_KEYS",
-        help="Key that clients must present. May be given more than once.",
-    ),
-]
-_ManagementKey = Annotated[
-    _Texts,
-    _ACCESS(
-        metavar="KEY",
-        envvar="JAN_SERVE_MANAGEMENT_KEYS",
-        help="Key for `/nodes/*`, which add and remove nodes. Default: the --node-key.",
-    ),
-]
-_AllowedHost = Annotated[
-    _Texts,
-    _ACCESS(
-        metavar="NAME",
-        help="Name accepted in the Host header besides loopback names and the bound address. May be given more"
-        " than once.",
-    ),
-]
-_AllowedOrigin = Annotated[
-    _Texts,
-    _ACCESS(
-        metavar="ORIGIN",
-        help="Web origin that may call the proxy besides loopback ones. May be given more than once.",
-    ),
-]
+_NODES = partial(option, rich_help_panel="Nodes")
+_ACCESS = partial(option, rich_help_panel="Access")
+_LMDEPLOY = partial(option, rich_help_panel="LMDeploy's")
 
 
-def proxy(
-    host: _Host = "127.0.0.1",
+class _Options:
+    """Most are fields of ProxySettings."""
+
+    host: Annotated[
+        str, option("--host --server-name", "Address to listen on. Any but loopback requires a key.")
+    ] = "127.0.0.1"
     port: Annotated[
-        int, typer.Option("--port", "--server-port", min=0, max=65535, help="TCP port. 0 picks a free one.")
-    ] = 8000,
-    node: Annotated[
-        _Texts, _NODES(metavar="URL", help="A server that is always a node. May be given more than once.")
-    ] = None,
-    strategy: _Strategy = "prefix",
-    serving: _Serving = "Hybrid",
-    node_network: _NodeNetwork = None,
-    node_key: _NodeKey = None,
-    node_ca: _NodeCa = None,
+        int, option("--port --server-port", "TCP port. 0 picks a free one.", min=0, max=65535)
+    ] = 8000
+    nodes: Annotated[
+        _Texts, _NODES("--node URL", "A server that is always a node. May be given more than once.")
+    ] = None
+    strategy: Annotated[
+        StrategyName,
+        _NODES(
+            "--strategy --routing-strategy",
+            "`prefix` sends a prompt where its beginning is cached, unless waiting there takes longer. The others"
+            " are LMDeploy's.",
+        ),
+    ] = "prefix"
+    serving: Annotated[
+        Serving,
+        _NODES("--serving-strategy", "`DistServe`: prefill nodes compute prompts, decode nodes answers."),
+    ] = "Hybrid"
+    node_networks: Annotated[
+        _Texts,
+        _NODES(
+            "--node-network CIDR",
+            "Nodes may be in these networks only. Default: this machine and private networks. May be given more"
+            " than once.",
+        ),
+    ] = None
+    node_key: Annotated[
+        str | None,
+        _NODES(
+            "--node-key KEY",
+            "API key that the proxy presents to nodes. Clients' keys never go there.",
+            envvar="JAN_SERVE_NODE_KEY",
+        ),
+    ] = None
+    node_ca: Annotated[
+        Path | None,
+        _NODES(
+            "--node-ca FILE",
+            "Certificates (PEM) of authorities that https nodes may have. Default: the system's.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None
     forget: Annotated[
-        bool,
-        _NODES("--forget", "--disable-cache-status", help="Neither read nor write the file of known nodes."),
-    ] = False,
+        bool, _NODES("--forget --disable-cache-status", "Neither read nor write the file of known nodes.")
+    ] = False
     fleet_file: Annotated[
         Path | None,
-        _NODES(metavar="FILE", help="Where nodes are remembered. Default: `fleet.json` in the data folder."),
-    ] = None,
-    api_keys: _ApiKeys = None,
-    management_key: _ManagementKey = None,
-    no_auth: Annotated[bool, _ACCESS("--no-auth", help="Listen beyond loopback without a key.")] = False,
-    allowed_host: _AllowedHost = None,
-    allowed_origin: _AllowedOrigin = None,
+        _NODES("--fleet-file FILE", "Where nodes are remembered. Default: `fleet.json` in the data folder."),
+    ] = None
+    api_keys: Annotated[
+        _Texts,
+        _ACCESS(
+            "--api-key --api-keys KEY",
+            "Key that clients must present. May be given more than once.",
+            envvar="JAN_SERVE_PROXY_API_KEYS",
+        ),
+    ] = None
+    management_keys: Annotated[
+        _Texts,
+        _ACCESS(
+            "--management-key KEY",
+            "Key for `/nodes/*`, which add and remove nodes. Default: the --node-key.",
+            envvar="JAN_SERVE_MANAGEMENT_KEYS",
+        ),
+    ] = None
+    no_auth: Annotated[bool, _ACCESS("--no-auth", "Listen beyond loopback without a key.")] = False
+    allowed_hosts: Annotated[
+        _Texts,
+        _ACCESS(
+            "--allowed-host NAME",
+            "Name accepted in the Host header besides loopback names and the bound address. May be given more"
+            " than once.",
+        ),
+    ] = None
+    allowed_origins: Annotated[
+        _Texts,
+        _ACCESS(
+            "--allowed-origin ORIGIN",
+            "Web origin that may call the proxy besides loopback ones. May be given more than once.",
+        ),
+    ] = None
     max_body_bytes: Annotated[
-        int, typer.Option(min=1024, max=1 << 30, help="Maximum size of a request body.")
-    ] = 32 << 20,
+        int, option("--max-body-bytes", "Maximum size of a request body.", min=1024, max=1 << 30)
+    ] = 32 << 20
     drain_timeout_s: Annotated[
-        float, typer.Option(min=0, max=3600, help="Time that running requests have after the signal to stop.")
-    ] = 30.0,
-    health_interval_s: _HealthInterval = 5.0,
+        float,
+        option(
+            "--drain-timeout-s", "Time that running requests have after the signal to stop.", min=0, max=3600
+        ),
+    ] = 30.0
+    health_interval_s: Annotated[
+        float,
+        _NODES(
+            "--health-interval-s",
+            "Time between two checks of a node. One that does not answer two in a row is lost, and its streams go"
+            " on elsewhere.",
+            min=0.1,
+            max=60,
+        ),
+    ] = 5.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        typer.Option(help="Lowest severity to log.", case_sensitive=False),
-    ] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON objects.")] = False,
+        option("--log-level", "Lowest severity to log.", case_sensitive=False),
+    ] = "info"
+    log_json: Annotated[bool, option("--log-json", "Write log lines as JSON objects.")] = False
     otel_endpoint: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
+        option(
+            "--otel-endpoint URL",
+            "Collector of OpenTelemetry that gets a span of each request, as the server's setting.",
             envvar="JAN_SERVE_OTEL_ENDPOINT",
-            help="Collector of OpenTelemetry that gets a span of each request, as the server's setting.",
         ),
-    ] = None,
+    ] = None
     dummy_prefill: Annotated[
-        bool, _LMDEPLOY("--dummy-prefill", help="DistServe without a prefill, to measure decode nodes.")
-    ] = False,
+        bool, _LMDEPLOY("--dummy-prefill", "DistServe without a prefill, to measure decode nodes.")
+    ] = False
     migration_protocol: Annotated[
         Literal["RDMA", "NVLINK"],
-        _LMDEPLOY(help="The protocol that LMDeploy's nodes use between them; nodes of jan-serve use TCP."),
-    ] = "RDMA",
-    link_type: Annotated[Literal["RoCE", "IB"] | None, _LMDEPLOY(help="Read, and changes nothing.")] = None,
-    disable_gdr: Annotated[bool, _LMDEPLOY("--disable-gdr", help="Read, and changes nothing.")] = False,
-) -> None:
+        _LMDEPLOY(
+            "--migration-protocol",
+            "The protocol that LMDeploy's nodes use between them; nodes of jan-serve use TCP.",
+        ),
+    ] = "RDMA"
+    link_type: Annotated[
+        Literal["RoCE", "IB"] | None, _LMDEPLOY("--link-type", "Read, and changes nothing.")
+    ] = None
+    disable_gdr: Annotated[bool, _LMDEPLOY("--disable-gdr", "Read, and changes nothing.")] = False
+
+
+def _proxy(no_auth: bool, forget: bool, log_level: str, log_json: bool, **given: Any) -> None:
     """One address for many servers: a request goes to the one that would answer first.
 
     Servers join with `jan-serve serve --proxy-url URL`.
     """
-    output = Output()
-    settings = ProxySettings(
-        host=host,
-        port=port,
-        strategy=strategy,
-        serving=serving,
-        nodes=tuple(map(_node, node or ())),
-        node_networks=tuple(map(_network, node_network or ())),
-        api_keys=tuple(map(_key, api_keys or ())),
-        management_keys=tuple(map(_key, management_key or ())),
-        node_key=_key(node_key) if node_key else None,
-        allowed_hosts=tuple(allowed_host or ()),
-        allowed_origins=tuple(allowed_origin or ()),
-        fleet_file=None if forget else (fleet_file or default_data_dir() / "fleet.json").absolute(),
-        node_ca=node_ca,
-        max_body_bytes=max_body_bytes,
-        drain_timeout_s=drain_timeout_s,
-        health_interval_s=health_interval_s,
-        dummy_prefill=dummy_prefill,
-        migration_protocol=_PROTOCOLS[migration_protocol],
-        otel_endpoint=None if otel_endpoint is None else _collector(otel_endpoint),
+    changes_nothing = [given.pop(name) for name in ("link_type", "disable_gdr")]
+    for name, read in _READERS.items():
+        given[name] = tuple(map(read, given[name] or ()))
+    given["fleet_file"] = (
+        None if forget else (given["fleet_file"] or default_data_dir() / "fleet.json").absolute()
     )
-    if not is_loopback(host) and not settings.api_keys and not no_auth:
+    given["node_key"] = _key(given["node_key"]) if given["node_key"] else None
+    given["migration_protocol"] = _PROTOCOLS[given["migration_protocol"]]
+    if given["otel_endpoint"] is not None:
+        given["otel_endpoint"] = _collector(given["otel_endpoint"])
+    settings = ProxySettings(**given)
+    if not is_loopback(settings.host) and not settings.api_keys and not no_auth:
         raise SettingsError(
-            f"host {host} can be reached from other machines, and no API key is set. Set one with --api-key (or"
-            " JAN_SERVE_PROXY_API_KEYS), or pass --no-auth to serve everyone."
+            f"host {settings.host} can be reached from other machines, and no API key is set. Set one with --api-key"
+            " (or JAN_SERVE_PROXY_API_KEYS), or pass --no-auth to serve everyone."
         )
-    if link_type is not None or disable_gdr:
+    if any(changes_nothing):
         output.note("--link-type and --disable-gdr change nothing here.")
-    raise typer.Exit(_serve(settings, output, log_level, as_json=log_json))
+    raise typer.Exit(_serve(settings, log_level, as_json=log_json))
 
 
-def _serve(settings: ProxySettings, output: Output, log_level: str, *, as_json: bool) -> int:
+proxy = taking(_proxy, parameters_of(_Options))
+
+
+def _serve(settings: ProxySettings, log_level: str, *, as_json: bool) -> int:
     with ExitStack() as opened:
         with interrupts_end_at_once():
             from jan_serve.proxy.server import run  # slow
 
             sock = opened.enter_context(_listen(settings))
             configure_logging(log_level, as_json=as_json)
-            _print_banner(output, settings, url_of(sock))
+            _print_banner(settings, url_of(sock))
         # Before and after uvicorn has its handlers, the event loop makes an interrupt a cancellation.
         try:
             return run(settings, sock, output.warning)
@@ -235,14 +229,13 @@ def _listen(settings: ProxySettings) -> socket.socket:
     try:
         return listen(settings.host, settings.port)
     except AlreadyServing as running:
-        raise CommandError(
+        raise WrongUse(
             f"port {settings.port} is in use by {running.holder.description}",
             "Choose another port with --port, or any free one with --port 0.",
-            WRONG_USE,
         ) from None
 
 
-def _print_banner(output: Output, settings: ProxySettings, url: str) -> None:
+def _print_banner(settings: ProxySettings, url: str) -> None:
     output.headline(f"jan-serve {__version__} proxy")
     output.pairs(
         [
@@ -305,3 +298,99 @@ def _key(text: str) -> str:
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise SettingsError("a key may hold printable ASCII characters without blanks only")
     return text
+
+
+_READERS: Final = {
+    "nodes": _node,
+    "node_networks": _network,
+    "api_keys": _key,
+    "management_keys": _key,
+    "allowed_hosts": str,
+    "allowed_origins": str,
+}
+"""Of each text of a repeated option."""
+
+
+def join_line(url: str, *, proxy_key: bool, node_key: bool) -> str:
+    """url: of the proxy. proxy_key: servers that join present a management key. node_key: they have the proxy's key of
+    nodes."""
+    auth = "--api-key NODE_KEY " if node_key else ""
+    key = " --proxy-key PROXY_KEY" if proxy_key else ""
+    if is_loopback(urlsplit(url).hostname or ""):
+        return f"On this machine: jan-serve serve {auth}--proxy-url {url}{key}"
+    return f"On another machine: jan-serve serve --host 0.0.0.0 {auth or '--no-auth '}--proxy-url {url}{key}"
+
+
+def own_address() -> str:
+    """The address from which this machine reaches others; its name without a network."""
+    from jan_serve.membership.member import address_towards  # only a proxy on every address needs it
+
+    return address_towards(_ELSEWHERE) or socket.gethostname()
+
+
+def nodes(
+    url: Annotated[
+        str | None,
+        option("--url URL", f"Address of the proxy. Default: {_DEFAULT}.", envvar="JAN_SERVE_PROXY_URL"),
+    ] = None,
+    key: Annotated[
+        str | None,
+        option("--key KEY", "Management key, if the proxy has one.", envvar="JAN_SERVE_MANAGEMENT_KEYS"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests."""
+    secret = SecretStr(key.split(",")[0].split()[0]) if key and key.strip(", ") else None
+    address = ServerAddress(checked_url(url or _DEFAULT, "--url"), "--url", secret, "--key")
+    with ServerClient(address, "proxy") as client:
+        content = client.get("/extras/nodes")
+    if as_json:
+        output.json(content)
+        return
+    found: list[dict[str, Any]] = content["nodes"]
+    if found:
+        print_nodes(found)
+    else:
+        line = join_line(address.url, proxy_key=False, node_key=secret is not None)
+        output.note(f"No node. {line}")
+    rate = content["hit_rate"]
+    cached = "no prompt measured" if rate is None else f"{_share(rate)} of the prompts cached"
+    output.note(f"{address.url}: {content['serving']}, {content['strategy']}, {cached}")
+
+
+def print_nodes(nodes: list[dict[str, Any]]) -> None:
+    """Print the table. nodes: those of /extras/nodes."""
+    output.table(
+        ("node", "state", "models", "requests", "cached", "speed"),
+        [_row(node) for node in nodes],
+        whole=("models",),
+        optional=("speed", "cached", "requests"),
+    )
+
+
+def _row(node: dict[str, Any]) -> tuple[str, ...]:
+    state = node["state"] if node["routable"] else node["reason"]
+    role = "" if node["role"] == "hybrid" else f" ({node['role']})"
+    others = f" + {node['other_requests']} of others" if node["other_requests"] else ""
+    failed = f", {node['failures']} failed" if node["failures"] else ""
+    return (
+        node["name"] + role,
+        state,
+        _models(node["models"]),
+        f"{node['open_requests']} open{others}, {node['requests']} sent{failed}",
+        _share(node["hit_rate"]),
+        _speed(node["prefill_tokens_per_s"]),
+    )
+
+
+def _models(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def _speed(tokens_per_s: float | None) -> str:
+    return "" if tokens_per_s is None else f"{tokens_per_s:.0f} tokens/s"
+
+
+def _share(rate: float | None) -> str:
+    return "nothing measured" if rate is None else f"{rate:.0%}"

@@ -21,11 +21,9 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Annotated, Final, NamedTuple
 
-import typer
-
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import JsonOption
-from jan_serve.cli.output import Output
+from jan_serve.cli.arguments import JsonOption, option
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.output import output
 from jan_serve.cli.server.listen import listen
 from jan_serve.config.fields import bytes_of_size
 from jan_serve.core.hosts import address_of, is_loopback
@@ -56,18 +54,9 @@ class LendingProcess:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = int(free.getsockname()[1])
-        command = [
-            *own_command("worker"),
-            "--rpc-serve",
-            "--endpoint",
-            f"127.0.0.1:{self._port}",
-            *arguments,
-        ]
+        command = [*own_command("worker"), "--rpc-serve", "--endpoint", f"127.0.0.1:{self._port}", *arguments]
         self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env=child_environment(os.environ),
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=child_environment(os.environ)
         )
 
     @property
@@ -265,55 +254,44 @@ _WARNING = (
 
 def rpc_server(
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on. Any but loopback requires --allow.")
+        str, option("--host", "Address to listen on. Any but loopback requires --allow.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="TCP port. 0 picks a free one.")
-    ] = 50052,
+    port: Annotated[int, option("--port", "TCP port. 0 picks a free one.", min=0, max=65535)] = 50052,
     allow: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow", metavar="NETWORK", help="Admit clients of this network, as 192.168.1.0/24. Repeatable."
-        ),
+        option("--allow NETWORK", "Admit clients of this network, as 192.168.1.0/24. Repeatable."),
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--device",
-            help="Lend this device, by its name in `doctor`. Repeatable. Default: accelerators, else CPU.",
+            "Lend this device, by its name in `doctor`. Repeatable. Default: accelerators, else CPU.",
         ),
     ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option("--memory", metavar="SIZE", help="Main memory to lend at most, as 24GB."),
-    ] = None,
+    memory: Annotated[str | None, option("--memory SIZE", "Main memory to lend at most, as 24GB.")] = None,
     threads: Annotated[
-        int | None,
-        typer.Option("--threads", min=1, max=1024, help="CPU threads. Default: the physical cores."),
+        int | None, option("--threads", "CPU threads. Default: the physical cores.", min=1, max=1024)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them."""
     networks = [_network(text) for text in allow or ()]
     if isinstance(address_of(host), ipaddress.IPv6Address):
-        raise CommandError(
+        raise WrongUse(
             f"{host} is an IPv6 address, and llama.cpp reaches its devices by IPv4 only.",
             "Listen on an IPv4 address.",
-            WRONG_USE,
         )
     if not is_loopback(host) and not networks:
-        raise CommandError(
+        raise WrongUse(
             f"{host} can be reached by other machines. {_WARNING}",
             "Name the network that may use it with --allow, as 192.168.1.0/24, or listen on 127.0.0.1 and use a"
             " tunnel.",
-            WRONG_USE,
         )
     arguments = [word for name in device or () for word in ("--device", name)]
     if memory is not None:
         arguments += ["--memory", str(_bytes(memory))]
     if threads is not None:
         arguments += ["--threads", str(threads)]
-    output = Output()
     with listen(host, port) as listener:
         configure_logging("info", as_json=False)
         endpoint = f"{host}:{listener.getsockname()[1]}"
@@ -339,16 +317,14 @@ def _network(text: str) -> Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError:
-        raise CommandError(
-            f"--allow: {text!r} is not a network such as 192.168.1.0/24", None, WRONG_USE
-        ) from None
+        raise WrongUse(f"--allow: {text!r} is not a network such as 192.168.1.0/24") from None
     if network.prefixlen == 0:
-        raise CommandError(f"--allow: {text} is every address. {_WARNING}", "Name a network.", WRONG_USE)
+        raise WrongUse(f"--allow: {text} is every address. {_WARNING}", "Name a network.")
     return network
 
 
 def _bytes(text: str) -> int:
     found = bytes_of_size(text)
     if not isinstance(found, int) or found <= 0:
-        raise CommandError(f"--memory: {text!r} is not a size such as 24GB", None, WRONG_USE)
+        raise WrongUse(f"--memory: {text!r} is not a size such as 24GB")
     return found

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from jan_serve import __version__
-from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
-from jan_serve.cli.output import Output
+from jan_serve.cli.output import output
 from jan_serve.cli.server import head_start
 from jan_serve.cli.server.hardware import ProbeFailed, device_names, free_memory, is_cpu_only, probe_engine
 from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
@@ -48,10 +48,9 @@ def serve(loaded: LoadedSettings) -> int:
     If another jan-serve has the port, the command says so. Its exit status is 0, or 2 with flags other than --port,
     which that server does not have.
     """
-    output = Output()
     with from_manager() as (inherited, observer):
         try:
-            return serve_on(loaded, output, inherited, observer)
+            return serve_on(loaded, inherited, observer)
         except AlreadyServing as running:
             flags = _flags_in_vain(loaded)
             if flags:
@@ -75,7 +74,7 @@ def _runs_otherwise(loaded: LoadedSettings, running: AlreadyServing, flags: Sequ
         address = f" --url http://127.0.0.1:{settings.port}" if "port" in loaded.origins else ""
         hints.insert(0, f"`jan-serve load {settings.model}{address}` loads the model there.")
     message = f"jan-serve is {running}: {', '.join(flags)} of this command cannot change it"
-    return CommandError(message, " ".join(hints), WRONG_USE)
+    return WrongUse(message, " ".join(hints))
 
 
 @contextmanager
@@ -98,7 +97,6 @@ def from_manager(
 
 def serve_on(
     loaded: LoadedSettings,
-    output: Output,
     inherited: socket.socket | None = None,
     observer: ServerObserver | None = None,
     log_stream: TextIO | None = None,
@@ -109,9 +107,7 @@ def serve_on(
     """
     with ExitStack() as opened:
         with interrupts_end_at_once():
-            settings = (
-                loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited, output)
-            )
+            settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited)
             if inherited is not None and settings.idle_exit_s:
                 observer = IdleStop(settings.idle_exit_s, observer)
             book = loaded.book()
@@ -125,7 +121,7 @@ def serve_on(
             sock = inherited if inherited is not None else listen(settings.host, settings.port)
             opened.enter_context(sock)
             more = [opened.enter_context(listen_also(settings.host, port)) for port in settings.also_listen]
-            file = opened.enter_context(log_file(settings, output))
+            file = opened.enter_context(log_file(settings))
             configure_logging(settings.log_level, as_json=settings.log_json, stream=log_stream, file=file)
             for warning in loaded.warnings:
                 output.warning(warning)
@@ -136,7 +132,7 @@ def serve_on(
                 from jan_serve.membership.member import ProxyMember
 
                 observer = ProxyMember(partial(_membership, settings, sock.getsockname()[1]), observer)
-            print_banner(output, settings, default, sock, more)
+            print_banner(settings, default, sock, more)
         return run_server(settings, resolver, sources, sock, observer, more, preloads=default.is_expected)
 
 
@@ -149,7 +145,7 @@ def _resolver(loaded: LoadedSettings, settings: Settings, book: ModelBook) -> Mo
         if not error.can_pull:
             hint = f"`jan-serve pull {error.name}` downloads a model of the hub; {hint}"
         message = f"{loaded.origins.get('model', 'model')}: {error.message}"
-        raise CommandError(message, hint, WRONG_USE) from None
+        raise WrongUse(message, hint) from None
 
 
 def _check_file(loaded: LoadedSettings, path: Path) -> None:
@@ -158,7 +154,7 @@ def _check_file(loaded: LoadedSettings, path: Path) -> None:
         check_magic(path)
     except InvalidModel as error:
         origin = loaded.origins.get("model", "model")
-        raise CommandError(f"{origin}: {error.message}", status=WRONG_USE) from None
+        raise WrongUse(f"{origin}: {error.message}") from None
 
 
 def _membership(settings: Settings, port: int) -> Membership:
@@ -179,7 +175,7 @@ def _membership(settings: Settings, port: int) -> Membership:
     )
 
 
-def _as_inherited(settings: Settings, sock: socket.socket, output: Output) -> Settings:
+def _as_inherited(settings: Settings, sock: socket.socket) -> Settings:
     """The settings with the actual address of the socket, which the request guards use."""
     host, port = sock.getsockname()[:2]
     actual = settings.model_copy(update={"host": host, "port": port})
@@ -239,7 +235,7 @@ def run_server(
 
 
 @contextmanager
-def log_file(settings: Settings, output: Output) -> Generator[LogFileHandler | None]:
+def log_file(settings: Settings) -> Generator[LogFileHandler | None]:
     """The log file; None if the settings name none or it cannot be written, because the server works without it."""
     with ExitStack() as open_file:
         handler = None
@@ -264,11 +260,7 @@ def _check_device(name: str, peers: Sequence[str]) -> None:
 
 
 def print_banner(
-    output: Output,
-    settings: Settings,
-    default: DefaultModel,
-    sock: socket.socket,
-    more: Sequence[socket.socket] = (),
+    settings: Settings, default: DefaultModel, sock: socket.socket, more: Sequence[socket.socket] = ()
 ) -> None:
     url = url_of(sock)
     model = f"{default.entry.name} ({default.reason})" if default.entry else f"none: {default.reason}"

@@ -14,13 +14,13 @@ import psutil
 import typer
 
 from jan_serve import __version__
+from jan_serve.cli.arguments import ConfigOption, JsonOption, option
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.logs import follow_lines, last_lines
 from jan_serve.cli.commands.selfcheck import run_check
 from jan_serve.cli.commands.servers.service_run import run
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption
-from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
 from jan_serve.config import LoadedSettings, server_address
@@ -37,7 +37,7 @@ from jan_serve.resources import builtin_model
 from jan_serve.store.measurements import SelfChecks
 
 SystemOption = Annotated[
-    bool, typer.Option("--system", help="Manage the service of this machine instead of that of this user.")
+    bool, option("--system", "Manage the service of this machine instead of that of this user.")
 ]
 
 _NOT_INSTALLED: Final = f"`{NAME} service install` installs it."
@@ -81,10 +81,8 @@ class Installation:
     def require_rights(self) -> None:
         """Raises CommandError if this account cannot change the service."""
         if self.scope == "system" and hasattr(os, "geteuid") and os.geteuid() != 0:
-            raise CommandError(
-                "only root can change the service of this machine.",
-                "Put `sudo` before the command.",
-                WRONG_USE,
+            raise WrongUse(
+                "only root can change the service of this machine.", "Put `sudo` before the command."
             )
 
     @property
@@ -96,26 +94,23 @@ class Installation:
 def install(
     system: SystemOption = False,
     at_login: Annotated[
-        bool, typer.Option("--at-login", help="Start at login (--system: at boot). The default.")
+        bool, option("--at-login", "Start at login (--system: at boot). The default.")
     ] = False,
     on_demand: Annotated[
-        bool, typer.Option("--on-demand", help="Start at the first request to its port. Not on Windows.")
+        bool, option("--on-demand", "Start at the first request to its port. Not on Windows.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the files and commands without any change.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Show the files and commands without any change.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Install the service and start it. Repeat this after a change of host, port or folders in the settings."""
     if at_login and on_demand:
-        raise CommandError("--at-login and --on-demand exclude each other.", status=WRONG_USE)
+        raise WrongUse("--at-login and --on-demand exclude each other.")
     kind: Start = "on-demand" if on_demand else "at-login"
-    output = Output()
     installation = Installation(system, config, kind)
     _check_settings(installation)
     plan = installation.manager.install(installation.spec)
     if dry_run:
-        _show(plan, output)
+        _show(plan)
         return
     installation.require_rights()
     check_reachable(installation.spec)
@@ -138,7 +133,6 @@ def uninstall(system: SystemOption = False) -> None:
     installation = Installation(system)
     installation.require_rights()
     plan = installation.manager.uninstall(installation.spec)
-    output = Output()
     if installation.state() is None and not installed_files(plan):
         output.note("No service is installed.")
         return
@@ -167,17 +161,17 @@ def restart(system: SystemOption = False) -> None:
     if not system:  # the data of the machine's service belongs to its account
         installation = Installation(system)
         installation.require_installed()
-        _check_new_version(installation.loaded, Output())
+        _check_new_version(installation.loaded)
     _control("restart", "restarted", system)
 
 
-def _check_new_version(loaded: LoadedSettings, output: Output) -> None:
+def _check_new_version(loaded: LoadedSettings) -> None:
     """Compare a version that was not checked here with the last one. The service restarts whatever is found."""
     known = {check.version for check in SelfChecks(loaded.settings.data_dir).all()}
     if __version__ in known or builtin_model() is None:
         return
     try:
-        check = run_check(loaded, output)
+        check = run_check(loaded)
     except CommandError as error:
         output.warning(f"selfcheck: {error.message}")
         return
@@ -191,7 +185,7 @@ def _control(action: Any, done: str, system: bool) -> None:
     installation.require_installed()
     with _explained(installation):
         run_all(installation.manager.control(installation.spec, action))
-    Output().note(f"The service is {done}.")
+    output.note(f"The service is {done}.")
 
 
 @service_app.command()
@@ -200,7 +194,6 @@ def status(system: SystemOption = False, as_json: JsonOption = False) -> None:
     installation = Installation(system)
     state = installation.state()
     facts = _facts(installation, state)
-    output = Output()
     if as_json:
         output.json(facts)
     elif state is None:
@@ -266,22 +259,15 @@ def _text(value: Any) -> str:
 
 @service_app.command()
 def logs(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")] = False,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, max=100_000, help="Number of last lines.")
-    ] = 100,
+    follow: Annotated[bool, option("--follow -f", "Follow new lines until Ctrl-C.")] = False,
+    lines: Annotated[int, option("--lines -n N", "Number of last lines.", min=0, max=100_000)] = 100,
     system: SystemOption = False,
 ) -> None:
     """Show the log file of the service, also if it does not run. It never contains prompts or answers."""
     installation = Installation(system)
     path = installation.loaded.settings.log_file
     if path is None:
-        raise CommandError(
-            "the settings disable the log file.",
-            "Set log_file to a path, or remove it.",
-            WRONG_USE,
-        )
-    output = Output()
+        raise WrongUse("the settings disable the log file.", "Set log_file to a path, or remove it.")
     new_lines: Iterable[str] = ()
     try:
         if follow:
@@ -302,19 +288,17 @@ def _check_settings(installation: Installation) -> None:
     """Reject what a service does not support: environment variables, port 0, and on-demand start on Windows."""
     spec, origins = installation.spec, installation.loaded.origins
     if spec.start == "on-demand" and installation.manager.name.startswith(("Task", "Windows")):
-        raise CommandError(
+        raise WrongUse(
             "Windows cannot start a program for a connection.",
             "Use --at-login: an idle server uses no CPU time.",
-            WRONG_USE,
         )
     if installation.loaded.settings.port == 0:
-        raise CommandError("port: a service needs a fixed port, not 0.", status=WRONG_USE)
+        raise WrongUse("port: a service needs a fixed port, not 0.")
     from_environment = [name for name, origin in origins.items() if origin.startswith(_ENVIRONMENT)]
     if from_environment:
-        raise CommandError(
+        raise WrongUse(
             f"{', '.join(origins[name] for name in from_environment)}: the service has no variables of this shell.",
             f"Write {', '.join(from_environment)} into {installation.loaded.config_file}, and unset the variable.",
-            WRONG_USE,
         )
 
 
@@ -327,7 +311,7 @@ def _check_port(installation: Installation) -> None:
         raise CommandError(f"jan-serve is {running}.", "Stop it first: the service needs its port.") from None
 
 
-def _show(plan: ServicePlan, output: Output) -> None:
+def _show(plan: ServicePlan) -> None:
     for command in plan.protect:
         output.data(" ".join(command.words))
     for file in plan.files:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
+from jan_serve.cli.arguments import ConfigOption
 from jan_serve.cli.commands.servers.serve import from_manager, serve_on
-from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, load_settings
-from jan_serve.cli.output import Output
+from jan_serve.cli.errors import WrongUse
+from jan_serve.cli.options import load_settings
 from jan_serve.cli.server.listen import AlreadyServing
 from jan_serve.config import LoadedSettings
 from jan_serve.daemon.launchd import SOCKET_KEY
@@ -41,9 +41,9 @@ def run(
 def _serve(loaded: LoadedSettings, observer: ServerObserver | None) -> int:
     with from_manager(SOCKET_KEY) as (inherited, notifier):
         try:
-            return serve_on(loaded, Output(), inherited, observer or notifier, log_stream=_log_stream(loaded))
+            return serve_on(loaded, inherited, observer or notifier, log_stream=_log_stream(loaded))
         except AlreadyServing as running:
-            raise CommandError(f"jan-serve is {running}", "Stop it first.", WRONG_USE) from None
+            raise WrongUse(f"jan-serve is {running}", "Stop it first.") from None
 
 
 def provide_streams(path: Path) -> None:

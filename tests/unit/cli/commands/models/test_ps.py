@@ -9,7 +9,6 @@ import pytest
 
 from jan_serve.cli.commands.models import ps as ps_module
 from jan_serve.cli.commands.models.ps import note_placement
-from jan_serve.cli.output import Output
 from tests.unit.cli.conftest import Run
 
 IDLE: dict[str, Any] = {
@@ -105,7 +104,7 @@ def test_models_that_are_not_loaded_are_shown_on_request(ps: Any) -> None:
 
 
 def noted(capsys: pytest.CaptureFixture[str], placement: Any) -> list[str]:
-    note_placement(Output(), {"id": "m", "placement": placement})
+    note_placement({"id": "m", "placement": placement})
     return capsys.readouterr().err.splitlines()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,26 @@ from jan_serve.config import Settings
 from jan_serve.store.index import DefaultModel
 from tests.unit.cli.conftest import Run
 
+Banner = Callable[..., dict[str, str]]
 
-def banner(tmp_path: Path, **settings: Any) -> dict[str, str]:
-    """The banner's rows."""
 
-    class Captured(Output):
-        def pairs(self, pairs: Any) -> None:
+@pytest.fixture
+def banner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Banner:
+    """The banner's rows for these settings."""
+
+    def rows(**settings: Any) -> dict[str, str]:
+        found: dict[str, str] = {}
+
+        def pairs(self: Output, pairs: Any) -> None:
             found.update(pairs)
 
-    found: dict[str, str] = {}
-    made = Settings(data_dir=tmp_path, **settings)
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        serve.print_banner(Captured(), made, DefaultModel(None, "there is no file"), sock)
-    return found
+        monkeypatch.setattr(Output, "pairs", pairs)
+        made = Settings(data_dir=tmp_path, **settings)
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            serve.print_banner(made, DefaultModel(None, "there is no file"), sock)
+        return found
+
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -42,10 +50,10 @@ def banner(tmp_path: Path, **settings: Any) -> dict[str, str]:
     ],
 )
 def test_the_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], cpu_only: bool, device: str
+    banner: Banner, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], cpu_only: bool, device: str
 ) -> None:
     monkeypatch.setattr(serve, "is_cpu_only", lambda: cpu_only)
-    assert banner(tmp_path, **settings)["device"] == device
+    assert banner(**settings)["device"] == device
 
 
 @pytest.mark.parametrize(
@@ -56,8 +64,8 @@ def test_the_device(
         ({"host": "0.0.0.0", "api_keys": ["k"]}, "with an API key"),
     ],
 )
-def test_who_may_use_it(tmp_path: Path, settings: dict[str, Any], access: str) -> None:
-    assert banner(tmp_path, **settings)["access"] == access
+def test_who_may_use_it(banner: Banner, settings: dict[str, Any], access: str) -> None:
+    assert banner(**settings)["access"] == access
 
 
 @pytest.mark.parametrize(
