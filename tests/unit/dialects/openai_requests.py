@@ -11,8 +11,7 @@ from jan_serve.core.request import (
 )
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
-from jan_serve.dialects.openai.completions.routes import completion_requests
-from jan_serve.dialects.openai.completions.wire import CreateCompletionRequest
+from jan_serve.dialects.openai.completions import CreateCompletionRequest, completion_requests
 
 HI = [{"role": "user", "content": "Hi"}]
 

@@ -6,13 +6,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.shared.embedding_list import (
     CreateEmbeddingResponse,
     EmbeddingFields,
     embeddings_reply,
 )
 from jan_serve.dialects.shared.generation_fields import KeepAlive, ttl_s
-from jan_serve.generation.service import GenerationService
 
 
 class CreateEmbeddingRequest(EmbeddingFields):
@@ -22,8 +22,8 @@ class CreateEmbeddingRequest(EmbeddingFields):
     keep_alive: KeepAlive = None
 
 
-def add_embedding_route(router: APIRouter, service: GenerationService) -> None:
+def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
     @router.post("/v1/embeddings", summary="Embedding", response_model=CreateEmbeddingResponse)
     async def create_embedding(request: Request, body: CreateEmbeddingRequest) -> Response:
         """Embed texts as vectors of unit length."""
-        return await embeddings_reply(request, service, body, body.model, ttl_s(body.keep_alive))
+        return await embeddings_reply(request, parts.service, body, body.model, ttl_s(body.keep_alive))

@@ -1,4 +1,4 @@
-"""GET /v1/models and /v1/models/NAME: list models without loading any."""
+"""GET /v1/models and /v1/models/NAME, which load no model, and what llama-server tells of one: /props and others."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NotRequired
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.models import ListedModel, ModelStatus
-from jan_serve.dialects.dialect import Services
+from jan_serve import __version__
+from jan_serve.core.models import ListedModel, ModelFacts, ModelStatus
+from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta, unknown_model
+from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
+from jan_serve.placement.report import advice, lines
 
 
 class ModelInputs(TypedDict):
@@ -48,7 +52,45 @@ class ModelList(TypedDict):
     data: list[ModelData]
 
 
-def add_model_routes(router: APIRouter, services: Services) -> None:
+class Props(TypedDict):
+    """Properties of a model and the server: the part of llama-server's /props that clients read.
+
+    placement: ours: a line for each device that holds a part, and what would make the model faster.
+    """
+
+    default_generation_settings: dict[str, Any]
+    total_slots: int
+    model_alias: str
+    model_path: str
+    chat_template: str
+    chat_template_tool_use: NotRequired[str]
+    bos_token: str
+    eos_token: str
+    modalities: dict[str, bool]
+    build_info: str
+    placement: list[str]
+
+
+class SlotState(TypedDict):
+    """n_ctx: of the model, which its slots share."""
+
+    id: int
+    n_ctx: int
+    is_processing: bool
+
+
+class LoraAdapter(TypedDict):
+    """path: the name again, so that no local path is shown. scale: for requests that choose it without a scale."""
+
+    id: int
+    name: str
+    path: str
+    scale: float
+
+
+def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
+    services = parts.services
+
     async def cards() -> list[ModelData]:
         if services.store is None:
             return [_bare(model.name) for model in await services.models.models()]
@@ -97,3 +139,56 @@ def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iter
         for adapter in model.adapters:
             name, *aliases = (f"{each}:{adapter}" for each in (model.name, *model.aliases))
             yield {**card, "id": name, "aliases": aliases, "root": model.name, "parent": model.name}
+
+
+def add_fact_routes(router: APIRouter, parts: OpenAIParts) -> None:
+    """llama-server's."""
+    facts_of = parts.service.facts
+
+    @router.get("/props", summary="Props", response_model=Props)
+    async def props(request: Request, model: str | None = None) -> Response:
+        """Properties of a model; without a name, of the default model. Loads the model."""
+        name, facts = await while_connected(request, facts_of(model or None))
+        return json_reply(_props(name, facts))
+
+    @router.get("/lora-adapters", summary="LoRA adapters", response_model=list[LoraAdapter])
+    async def lora_adapters(request: Request, model: str | None = None) -> Response:
+        """List the adapters of a model by the ids that `lora` takes. They apply only to requests that choose them."""
+        _, facts = await while_connected(request, facts_of(model or None))
+        return json_reply(
+            [
+                {"id": index, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
+                for index, adapter in enumerate(facts.adapters)
+            ]
+        )
+
+    @router.get("/slots", summary="Slots", response_model=list[SlotState])
+    async def slots(request: Request, model: str | None = None) -> Response:
+        """List the slots of a model; without a name, of the default model. Loads the model."""
+        name, facts = await while_connected(request, facts_of(model or None))
+        states = parts.services.models.snapshot().models
+        running = next((state.stats.running for state in states if state.name == name), 0)
+        return json_reply(
+            [
+                {"id": index, "n_ctx": facts.n_ctx, "is_processing": index < running}
+                for index in range(facts.parallel)
+            ]
+        )
+
+
+def _props(name: str, facts: ModelFacts) -> Props:
+    answer: Props = {
+        "default_generation_settings": {"n_ctx": facts.n_ctx, "params": {"n_predict": -1}},
+        "total_slots": facts.parallel,
+        "model_alias": name,
+        "model_path": name,
+        "chat_template": facts.chat_templates.get("default", ""),
+        "bos_token": facts.special_text("bos"),
+        "eos_token": facts.special_text("eos"),
+        "modalities": {sense: sense in facts.modalities for sense in ("vision", "audio")},
+        "build_info": f"jan-serve {__version__}",
+        "placement": [*lines(facts.placement), *advice(facts.placement, facts.placement_warning)],
+    }
+    if "tool_use" in facts.chat_templates:
+        answer["chat_template_tool_use"] = facts.chat_templates["tool_use"]
+    return answer

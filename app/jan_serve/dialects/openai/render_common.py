@@ -1,10 +1,14 @@
-"""Parts that replies of several endpoints share: id, time and model, token counts, timings, log-probabilities. Pure."""
+"""Parts that replies of several endpoints share: id, time and model, token counts, timings, log-probabilities,
+
+and pages of lists. Pure.
+"""
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from typing_extensions import TypedDict
 
 from jan_serve import __version__
 from jan_serve.core.events import (
@@ -26,8 +30,8 @@ from jan_serve.dialects.openai.chat.wire import (
     TopLogprob,
 )
 from jan_serve.dialects.openai.chat.wire import Usage as WireUsage
-from jan_serve.dialects.openai.completions.wire import CompletionLogprobs
 from jan_serve.dialects.openai.wire_common import ReportFields
+from jan_serve.errors import InvalidRequest
 
 FINGERPRINT: Final = f"jan-serve {__version__}"
 """What wrote an answer, besides its model: OpenAI's `system_fingerprint`."""
@@ -138,51 +142,36 @@ def _candidate(piece: bytes, logprob: float) -> TopLogprob:
     return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece)}
 
 
-class CompletionLogprobsBuilder:
-    """Builds the parallel lists of one choice. Offsets count characters of the whole text from `offset`."""
-
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def add(self, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
-        """The lists for these tokens alone. A token inside a character has the offset of that character."""
-        lists: CompletionLogprobs = {
-            "tokens": [],
-            "text_offset": [],
-            "token_logprobs": [],
-            "top_logprobs": [],
-        }
-        for token in tokens:
-            lists["tokens"].append(token_text(token.piece))
-            lists["text_offset"].append(self._offset)
-            lists["token_logprobs"].append(token.logprob)
-            lists["top_logprobs"].append(_top(token))
-            if not token.special:
-                self._offset += len(self._decoder.decode(token.piece))
-        return lists
-
-
-def _top(token: TokenInfo) -> dict[str, float] | None:
-    """Candidates by text, including the chosen token; None for the first prompt token, which has no probability."""
-    if token.logprob is None:
-        return None
-    top = {token_text(entry.piece): entry.logprob for entry in token.top}
-    top[token_text(token.piece)] = token.logprob
-    return top
-
-
-def token_text(piece: bytes) -> str:
-    """The token's text, or `bytes:\\x..` for a part of a character, so that different tokens have different keys."""
-    try:
-        return piece.decode("utf-8")
-    except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
-
-
 def shown_piece(piece: bytes) -> str | list[int]:
     """A token's text in llama-server's form: its bytes if they are not valid UTF-8."""
     try:
         return piece.decode("utf-8")
     except UnicodeDecodeError:
         return list(piece)
+
+
+class Page(TypedDict):
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+def page(rows: Sequence[Mapping[str, Any]], after: str | None, limit: int) -> Page:
+    """The first rows behind one. Raises InvalidRequest for an `after` that is none of them."""
+    ids = [row["id"] for row in rows]
+    if after is not None and after not in ids:
+        raise InvalidRequest(f"after: there is no item {after[:100]!r}", param="after")
+    start = 0 if after is None else ids.index(after) + 1
+    return listed(rows[start : start + limit], start + limit < len(rows))
+
+
+def listed(shown: Sequence[Mapping[str, Any]], has_more: bool) -> Page:
+    return {
+        "object": "list",
+        "data": [dict(row) for row in shown],
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+        "has_more": has_more,
+    }

@@ -20,14 +20,13 @@ from jan_serve.audio_files.header import checked_header
 from jan_serve.core.events import Completed, GenerationEvent, TextDelta
 from jan_serve.core.messages import AudioPart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, SamplingParams
-from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import FoldedAnswer, answer
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidAudio, InvalidRequest
 from jan_serve.generation.media_reader import of_field
-from jan_serve.generation.service import GenerationService
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.sse import STREAMED
 
@@ -212,8 +211,7 @@ class TranscriptionAnswer(FoldedAnswer):
         }
 
 
-def add_transcription_route(router: APIRouter, services: Services, service: GenerationService) -> None:
-
+def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
     @router.post(
         "/v1/audio/transcriptions",
         summary="Transcription",
@@ -228,8 +226,10 @@ def add_transcription_route(router: APIRouter, services: Services, service: Gene
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         form = transcription_form(fields)
         renderer = TranscriptionAnswer(form, await _duration(form))
-        events = service.generate(generation_request(form))
-        reply = await answer(request, events, renderer, error_body, services.streams, stream=form.stream)
+        events = parts.service.generate(generation_request(form))
+        reply = await answer(
+            request, events, renderer, error_body, parts.services.streams, stream=form.stream
+        )
         if form.response_format == "text" and not form.stream:
             return PlainTextResponse(renderer.text + "\n")
         return reply

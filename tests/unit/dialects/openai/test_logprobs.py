@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, chat_logprobs, token_text
+from jan_serve.dialects.openai.completions import LogprobsBuilder, token_text
+from jan_serve.dialects.openai.render_common import chat_logprobs
 
 
 def candidate(number: int, piece: bytes, logprob: float) -> TokenLogprob:
@@ -42,7 +43,7 @@ def test_bytes_join_to_characters() -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 3, 5])
 def test_offsets_count_characters_however_the_tokens_come(pieces: int) -> None:
     tokens = [TokenInfo(9, b"<s>", special=True), A, *EURO, TokenInfo(5, b"z", logprob=-0.1)]
-    builder = CompletionLogprobsBuilder(10)
+    builder = LogprobsBuilder(10)
     offsets: list[int] = []
     names: list[str] = []
     for start in range(0, len(tokens), pieces):
@@ -54,7 +55,7 @@ def test_offsets_count_characters_however_the_tokens_come(pieces: int) -> None:
 
 
 def test_candidates_of_completions_include_the_chosen_token() -> None:
-    lists = CompletionLogprobsBuilder(0).add([TokenInfo(7, b"x"), OUTSIDE])
+    lists = LogprobsBuilder(0).add([TokenInfo(7, b"x"), OUTSIDE])
     assert lists["top_logprobs"] == [None, {"b": -0.1, "a": -3.0}]
     assert lists["token_logprobs"] == [None, -3.0]
 

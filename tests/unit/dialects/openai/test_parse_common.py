@@ -11,8 +11,7 @@ from jan_serve.core.request import (
     SamplingParams,
     StopConditions,
 )
-from jan_serve.dialects.openai.llama_server.routes import infill_request
-from jan_serve.dialects.openai.llama_server.wire import InfillRequest
+from jan_serve.dialects.openai.llama_server import InfillRequest, infill_request
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest
 from tests.unit.dialects.openai_requests import chat, completion, completions

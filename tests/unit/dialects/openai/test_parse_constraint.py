@@ -17,8 +17,7 @@ from jan_serve.core.constraint import (
     Whitespace,
 )
 from jan_serve.core.request import GenerationRequest
-from jan_serve.dialects.openai.llama_server.routes import infill_request
-from jan_serve.dialects.openai.llama_server.wire import InfillRequest
+from jan_serve.dialects.openai.llama_server import InfillRequest, infill_request
 from jan_serve.dialects.openai.responses.parse import response_request
 from jan_serve.dialects.openai.responses.store import ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,20 +20,17 @@ from jan_serve.core.events import (
     TokenInfo,
     ToolCallDelta,
 )
+from jan_serve.core.request import GenerationRequest
 from jan_serve.core.transcript import random_uuid, started_s
-from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
 from jan_serve.dialects.openai.chat.wire import (
-    ChatCompletionChunk,
     CreateChatCompletionRequest,
     CreateChatCompletionResponse,
-    Delta,
-    FunctionFragment,
     ResponseChoice,
     ResponseMessage,
     ResponseToolCall,
-    ToolCallFragment,
 )
+from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import (
     FINGERPRINT,
@@ -43,37 +40,33 @@ from jan_serve.dialects.openai.render_common import (
     timings_of,
     usage_of,
 )
-from jan_serve.dialects.openai.wire_common import ReportFields
-from jan_serve.dialects.shared.answers import FoldedAnswer, FoldedChoice, answer, answer_stream, stop_detail
+from jan_serve.dialects.shared.answers import (
+    FoldedAnswer,
+    FoldedChoice,
+    answer,
+    answer_stream,
+    stop_detail,
+)
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.resumable import ResumableStreams
-from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import STREAMED
 
-
-class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
-    """functions: calls have the older form, at most one per answer."""
-
-    n: int = 1
-    logprobs: bool = False
-    functions: bool = False
-    include_usage: bool = False
-    reports: ReportFields = ReportFields()
-
-    def finish_reason(self, reason: FinishReason) -> str:
-        if reason == "tool_calls" and self.functions:
-            return "function_call"
-        return "stop" if reason == "abort" else reason
+Chunk = dict[str, Any]
+"""One event of a stream: `chat.completion.chunk` of OpenAI's API."""
 
 
 class ChatRenderer(FoldedAnswer):
     """A stream has the role, thoughts, text and calls, the finish reason, then the usage on request."""
 
-    def __init__(self, head: ReplyFacts, form: ChatForm) -> None:
-        super().__init__(form.n)
+    def __init__(
+        self, head: ReplyFacts, body: CreateChatCompletionRequest, generation: GenerationRequest
+    ) -> None:
+        super().__init__(generation.n)
         self._head = head
-        self._form = form
-        self._reports = Reports(form.reports, form.n)
+        self._has_logprobs = generation.logprobs is not None
+        self._functions = uses_functions(body)
+        self._include_usage = wants_usage(body)
+        self._reports = Reports(body, generation.n)
 
     def body(self) -> CreateChatCompletionResponse:
         self._head.served_by(self.started.model)
@@ -92,8 +85,8 @@ class ChatRenderer(FoldedAnswer):
         return {
             "index": index,
             "message": self._message(choice),
-            "logprobs": chat_logprobs(choice.tokens) if self._form.logprobs else None,
-            "finish_reason": self._form.finish_reason(choice.reason),
+            "logprobs": chat_logprobs(choice.tokens) if self._has_logprobs else None,
+            "finish_reason": self._finish_reason(choice.reason),
             **stop_detail(choice.finished),
         }
 
@@ -112,90 +105,86 @@ class ChatRenderer(FoldedAnswer):
             }
             for call in choice.calls
         ]
-        if self._form.functions:
+        if self._functions:
             message["function_call"] = calls[0]["function"]
         else:
             message["tool_calls"] = calls
         return message
 
-    def chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
+    def _finish_reason(self, reason: FinishReason) -> str:
+        if reason == "tool_calls" and self._functions:
+            return "function_call"
+        return "stop" if reason == "abort" else reason
+
+    def chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
         return self._reports.added(event, self._chunks(event), self._opening)
 
-    def _opening(self, index: int = 0) -> ChatCompletionChunk:
-        return self._chunk(index, {"role": "assistant", "content": ""})
+    def _opening(self, prompt: int) -> Chunk:
+        return self._chunk(prompt, {"role": "assistant", "content": ""})
 
-    def _chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
+    def _chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
         match event:
-            case Started() as started:
-                self._head.served_by(started.model)
-                for index in range(self._form.n):
+            case Started():
+                self._head.served_by(event.model)
+                for index in range(len(self.choices)):
                     yield self._opening(index)
-            case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
-                yield self._chunk(delta.index, {"content": delta.text}, tokens=delta.tokens)
-            case ReasoningDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
-                yield self._chunk(delta.index, {"reasoning_content": delta.text}, tokens=delta.tokens)
-            case ToolCallDelta() as delta:
-                yield self._chunk(delta.index, self._call_delta(delta))
-            case Finished() as finished:
-                yield self._chunk(finished.index, {}, finished=finished)
-            case Completed() as completed if self._form.include_usage:
-                yield {
-                    **self._shell(),
-                    "choices": [],
-                    "usage": usage_of(completed.usage),
-                    "timings": timings_of(completed),
-                }
+            case TextDelta() | ReasoningDelta() if event.text or (self._has_logprobs and event.tokens):
+                member = "content" if isinstance(event, TextDelta) else "reasoning_content"
+                yield self._chunk(event.index, {member: event.text}, tokens=event.tokens)
+            case ToolCallDelta():
+                yield self._chunk(event.index, self._call_delta(event))
+            case Finished():
+                yield self._chunk(event.index, {}, finished=event)
+            case Completed() if self._include_usage:
+                counts = {"usage": usage_of(event.usage), "timings": timings_of(event)}
+                yield self._shell([]) | counts
             case _:
                 pass
 
-    def _call_delta(self, delta: ToolCallDelta) -> Delta:
-        function: FunctionFragment = {"arguments": delta.arguments}
-        if delta.name is not None:
-            function = {"name": delta.name, "arguments": delta.arguments}
-        if self._form.functions:
+    def _call_delta(self, delta: ToolCallDelta) -> dict[str, Any]:
+        """The name comes once, with the id and the type; the arguments come in pieces."""
+        name = {} if delta.name is None else {"name": delta.name}
+        function = {**name, "arguments": delta.arguments}
+        if self._functions:
             return {"function_call": function}
-        fragment: ToolCallFragment = {"index": delta.call_index, "function": function}
-        if delta.id is not None:
-            fragment = {"index": delta.call_index, "id": delta.id, "type": "function", "function": function}
-        return {"tool_calls": [fragment]}
+        own = {} if delta.id is None else {"id": delta.id, "type": "function"}
+        return {"tool_calls": [{"index": delta.call_index, **own, "function": function}]}
 
     def _chunk(
         self,
         index: int,
-        delta: Delta,
+        delta: dict[str, Any],
         *,
         tokens: tuple[TokenInfo, ...] = (),
         finished: Finished | None = None,
-    ) -> ChatCompletionChunk:
-        chunk = self._shell()
-        chunk["choices"] = [
-            {
-                "index": index,
-                "delta": delta,
-                "logprobs": chat_logprobs(tokens) if self._form.logprobs and tokens else None,
-                "finish_reason": None if finished is None else self._form.finish_reason(finished.reason),
-                **stop_detail(finished),
-            }
-        ]
-        return chunk
+    ) -> Chunk:
+        return self._shell(
+            [
+                {
+                    "index": index,
+                    "delta": delta,
+                    "logprobs": chat_logprobs(tokens) if self._has_logprobs and tokens else None,
+                    "finish_reason": None if finished is None else self._finish_reason(finished.reason),
+                    **stop_detail(finished),
+                }
+            ]
+        )
 
-    def _shell(self) -> ChatCompletionChunk:
-        shell: ChatCompletionChunk = {
+    def _shell(self, choices: list[dict[str, Any]]) -> Chunk:
+        """usage: absent unless requested; null in all chunks but the last."""
+        return {
             "id": self._head.id,
             "model": self._head.model,
             "created": self._head.created,
             "object": "chat.completion.chunk",
             "system_fingerprint": FINGERPRINT,
-            "choices": [],
+            "choices": choices,
+            **({"usage": None} if self._include_usage else {}),
         }
-        if self._form.include_usage:
-            shell["usage"] = None
-        return shell
 
 
-def add_chat_route(
-    router: APIRouter, services: Services, service: GenerationService, streams: ResumableStreams
-) -> None:
+def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
+    kept, streams = ResumableStreams(parts.resume_s), parts.services.streams
 
     @router.post(
         "/v1/chat/completions",
@@ -206,24 +195,11 @@ def add_chat_route(
     async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
-        resumed = await streams.opened(request) if body.stream else None
+        resumed = await kept.opened(request) if body.stream else None
         head = ReplyFacts(f"chatcmpl-{random_uuid()}", started_s(), body.model)
-        events = service.generate(generation)
-        form = ChatForm(
-            n=generation.n,
-            logprobs=generation.logprobs is not None,
-            functions=uses_functions(body),
-            include_usage=wants_usage(body),
-            reports=body,
-        )
-        renderer = ChatRenderer(head, form)
+        events = parts.service.generate(generation)
+        renderer = ChatRenderer(head, body, generation)
         if resumed is None:
-            return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)
-        return await answer_stream(
-            request,
-            resumed.events(events),
-            resumed.chunks(renderer.chunks),
-            error_body,
-            services.streams,
-            framed=resumed.framed,
-        )
+            return await answer(request, events, renderer, error_body, streams, stream=body.stream)
+        events, chunks = resumed.events(events), resumed.chunks(renderer.chunks)
+        return await answer_stream(request, events, chunks, error_body, streams, framed=resumed.framed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Final
 
@@ -21,11 +20,11 @@ from jan_serve.core.events import Completed
 from jan_serve.core.trace import begin_trace
 from jan_serve.core.transcript import current
 from jan_serve.dialects.openai.render_common import ReplyFacts
+from jan_serve.dialects.openai.responses.items import Event, ResponseBody
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
-from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
+from jan_serve.dialects.openai.responses.render import ResponseEvents
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
-from jan_serve.dialects.openai.responses.wire_reply import Event, ResponseBody
 from jan_serve.errors import Draining, InvalidState, JanServeError, StoreError
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.errors import logged_problem, unexpected_problem
@@ -56,6 +55,10 @@ class Asked(msgspec.Struct, frozen=True):
         """The conversation before the request."""
         return self.before.items if self.before is not None else ()
 
+    def renderer(self, answer: OpenAnswer) -> ResponseEvents:
+        head = ReplyFacts(answer.id, answer.created, self.body.model)
+        return ResponseEvents(head, self.body, self.parsed)
+
     def as_json(self, raw: dict[str, Any]) -> bytes:
         """The request with its whole conversation, for a server that has not kept what it continues."""
         items = [*self.earlier, *self.items]
@@ -81,17 +84,15 @@ class LiveAnswer:
     """
 
     def __init__(self, answer: OpenAnswer, asked: Asked) -> None:
-        form = ResponseForm(asked.body, asked.parsed, lambda: int(time.time()), lambda _: None)
-        head = ReplyFacts(answer.id, answer.created, asked.body.model)
         self.answer = answer
         self.asked = asked
-        self.renderer = ResponseEvents(head, form)
+        self.renderer = asked.renderer(answer)
         self.frames: list[bytes] = []
         self.is_cancelled = False
         self.is_ending = False
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
-        self.body: ResponseBody = form.response(head, "queued", [])
+        self.body: ResponseBody
         self.publish(self.renderer.queued())
 
     @property
@@ -100,7 +101,8 @@ class LiveAnswer:
 
     def publish(self, events: Iterable[Event]) -> None:
         for event in events:
-            self.body = event.get("response", self.body)
+            if "response" in event:
+                self.body = event["response"]
             self.frames.append(named_frame(event))
         self._wake()
 
@@ -130,13 +132,13 @@ class LiveAnswer:
         self._changed = asyncio.Event()
 
 
-class BackgroundResponses:
-    """The answers in the background that are not whole, of all keys."""
+class StoredResponses:
+    """The answers of a server, of all keys: those in memory, and those in the background, which the journal has."""
 
     def __init__(self, service: GenerationService, background: Background, store: ResponseStore) -> None:
         """store: gets the whole answers, for requests that continue them."""
+        self.store = store
         self._service = service
-        self._store = store
         self._background = background
         self._table = AnswerTable(background.journal)
         self._live: dict[str, LiveAnswer] = {}
@@ -144,20 +146,32 @@ class BackgroundResponses:
         self._resuming = asyncio.Lock()
         self._is_resumed = False
 
-    async def live(self, owner: str, answer_id: str) -> LiveAnswer | None:
-        """One that is being written, also if an earlier server began it. Raises StoreError."""
-        found = self._live.get(answer_id)
-        if found is None:
+    def foreground(self, answer_id: str) -> KeptResponse | None:
+        """One of this caller in memory, that the journal knows nothing of."""
+        found = self.store.get(cache_salt.get(), answer_id)
+        return None if found is None or found.body["background"] else found
+
+    async def find(self, answer_id: str) -> KeptResponse | None:
+        """An answer of this caller that can be continued."""
+        owner = cache_salt.get()
+        if self.store.get(owner, answer_id) is None:
+            await self.whole(answer_id)
+        return self.store.get(owner, answer_id)
+
+    async def live(self, answer_id: str) -> LiveAnswer | None:
+        """One of this caller that is being written, also if an earlier server began it. Raises StoreError."""
+        if answer_id not in self._live:
             await self.resume()
         found = self._live.get(answer_id)
-        return found if found is not None and found.answer.owner == owner else None
+        return found if found is not None and found.answer.owner == cache_salt.get() else None
 
-    async def whole(self, owner: str, answer_id: str) -> WholeAnswer | None:
-        """One that is whole, which the store gets again. Raises StoreError."""
+    async def whole(self, answer_id: str) -> WholeAnswer | None:
+        """One of this caller that is whole, which the store gets again. Raises StoreError."""
+        owner = cache_salt.get()
         if not self._background.journal.exists:
             return None
         whole = await self._table.find(owner, answer_id)
-        if whole is not None and self._store.get(owner, answer_id) is None:
+        if whole is not None and self.store.get(owner, answer_id) is None:
             asked = _read(answer_id, whole.request)
             if asked is not None:
                 self._keep(owner, asked, msgspec.json.decode(whole.reply))
@@ -165,7 +179,7 @@ class BackgroundResponses:
 
     def _keep(self, owner: str, asked: Asked, body: ResponseBody) -> None:
         if body["status"] in _CONTINUED:
-            self._store.keep(owner, body, asked.before, asked.items)
+            self.store.keep(owner, body, asked.before, asked.items)
 
     async def begin(
         self,
@@ -208,14 +222,18 @@ class BackgroundResponses:
         if not live.is_ending:  # its task had not begun
             await self._end(live, [live.renderer.cancelled()])
 
-    async def delete(self, owner: str, answer_id: str) -> bool:
-        """Delete an answer; returns whether it existed."""
-        live = await self.live(owner, answer_id)
+    async def delete(self, answer_id: str) -> bool:
+        """Delete an answer of this caller; returns whether it existed."""
+        owner = cache_salt.get()
+        is_foreground, is_kept = self.foreground(answer_id) is not None, self.store.delete(owner, answer_id)
+        if is_foreground:
+            return True
+        live = await self.live(answer_id)
         if live is not None and not live.is_done:
             await self.cancel(live)
         known = self._live.pop(answer_id, None) if live is not None else None
-        is_kept = self._background.journal.exists and await self._table.delete(owner, answer_id)
-        return is_kept or known is not None
+        is_stored = self._background.journal.exists and await self._table.delete(owner, answer_id)
+        return is_kept or is_stored or known is not None
 
     def _started(self, answer: OpenAnswer, asked: Asked, record: RequestRecord | None = None) -> LiveAnswer:
         live = self._live[answer.id] = LiveAnswer(answer, asked)
@@ -294,7 +312,5 @@ def _read(answer_id: str, request: bytes) -> Asked | None:
 def _unreadable(answer: OpenAnswer) -> bytes:
     """The reply to a request that cannot be read."""
     asked = Asked.from_json(json_bytes({"input": [{"role": "user", "content": ""}], "background": True}))
-    form = ResponseForm(asked.body, asked.parsed, lambda: answer.created, lambda _: None)
-    renderer = ResponseEvents(ReplyFacts(answer.id, answer.created, None), form)
     error = StoreError("The request of this answer cannot be read in the journal. Send it again.")
-    return json_bytes(renderer.failed(logged_problem(error, answer.id))["response"])
+    return json_bytes(asked.renderer(answer).failed(logged_problem(error, answer.id))["response"])

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Literal, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.openai.render_common import ReplyFacts
-from jan_serve.dialects.openai.responses.items import new_id
+from jan_serve.dialects.openai.responses.items import ResponseUsage, new_id
 from jan_serve.dialects.openai.responses.render import response_usage
 from jan_serve.dialects.openai.responses.wire import (
     CreateResponseRequest,
     Input,
     InputItem,
-    MessageItem,
     Reasoning,
     TextConfig,
 )
-from jan_serve.dialects.openai.responses.wire_reply import ResponseUsage, ShownItem
 from jan_serve.dialects.shared.answers import FoldedAnswer
 from jan_serve.dialects.shared.thinking_fields import SUMMARY
 from jan_serve.errors import EngineFailure
 
-_TASK: Final = (
+TASK: Final = (
     "The conversation above is about to be replaced by a summary of it. Write that summary for the one who goes on with"
     " the work: the goal and the wishes of the user, what is done and decided and why, what was found out (files,"
     " commands, values, errors), what is left to do, and the next step. Write the summary alone, and call no tool."
@@ -64,21 +61,13 @@ class CompactedResponse(TypedDict):
     id: str
     object: Literal["response.compaction"]
     created_at: int
-    output: list[ShownItem | CompactionBody]
+    output: list[dict[str, Any] | CompactionBody]
     usage: ResponseUsage
     model: NotRequired[str]
 
 
-def task() -> MessageItem:
-    return MessageItem(role="user", content=_TASK)
-
-
-def kept_items(items: Sequence[InputItem]) -> list[InputItem]:
-    return [item for item in items if isinstance(item, MessageItem) and item.role != "assistant"]
-
-
 class CompactionRenderer(FoldedAnswer):
-    def __init__(self, head: ReplyFacts, kept: list[ShownItem]) -> None:
+    def __init__(self, head: ReplyFacts, kept: list[dict[str, Any]]) -> None:
         super().__init__()
         self._head = head
         self._kept = kept

@@ -1,4 +1,4 @@
-"""Builds the output items of an answer and their stream events. Pure.
+"""The output items of an answer: their forms, and how each is built with the events of its stream. Pure.
 
 An item opens, grows and closes; one is open at a time. Events have no sequence numbers yet.
 """
@@ -8,26 +8,151 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired
+
+from typing_extensions import TypedDict
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.transcript import random_uuid
-from jan_serve.dialects.openai.chat.wire import TokenLogprob
+from jan_serve.dialects.openai.chat.wire import PromptTokensDetails, Timings, TokenLogprob
 from jan_serve.dialects.openai.render_common import chat_logprobs
-from jan_serve.dialects.openai.responses.custom_input import CustomInput
-from jan_serve.dialects.openai.responses.tools import Callee
-from jan_serve.dialects.openai.responses.wire_reply import (
-    Event,
-    ItemStatus,
-    OutputCustomCall,
-    OutputFunctionCall,
-    OutputItem,
-    OutputMessage,
-    OutputReasoning,
-    OutputText,
-    ReasoningPart,
-)
+from jan_serve.dialects.openai.responses.tools import Callee, CustomInput
 from jan_serve.dialects.shared.thinking_fields import THOUGHT
+
+Event = dict[str, Any]
+"""A stream event: a `type` and the fields of that type."""
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+class OutputText(TypedDict):
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[TokenLogprob]
+
+
+class OutputMessage(TypedDict):
+    id: str
+    type: Literal["message"]
+    status: ItemStatus
+    role: Literal["assistant"]
+    content: list[OutputText]
+
+
+class ReasoningPart(TypedDict):
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class OutputReasoning(TypedDict):
+    """A thought. encrypted_content: the same text to send back; only on request."""
+
+    id: str
+    type: Literal["reasoning"]
+    status: ItemStatus
+    summary: list[ReasoningPart]
+    content: list[ReasoningPart]
+    encrypted_content: NotRequired[str]
+
+
+class OutputFunctionCall(TypedDict):
+    """arguments: JSON text."""
+
+    id: str
+    type: Literal["function_call"]
+    status: ItemStatus
+    call_id: str
+    name: str
+    arguments: str
+    namespace: NotRequired[str]
+
+
+class OutputCustomCall(TypedDict):
+    id: str
+    type: Literal["custom_tool_call"]
+    status: ItemStatus
+    call_id: str
+    name: str
+    input: str
+    namespace: NotRequired[str]
+
+
+OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall
+
+
+class InputTokensDetails(PromptTokensDetails):
+    """cache_write_tokens: computed tokens, now in the prefix cache."""
+
+    cache_write_tokens: int
+
+
+class OutputTokensDetails(TypedDict):
+    reasoning_tokens: int
+
+
+class ResponseUsage(TypedDict):
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails
+    total_tokens: int
+
+
+class IncompleteDetails(TypedDict):
+    """Why an answer is incomplete; null if it was aborted."""
+
+    reason: Literal["max_output_tokens"] | None
+
+
+class ResponseError(TypedDict):
+    code: str
+    message: str
+
+
+class ResponseBody(TypedDict):
+    """An answer with the parameters of its request.
+
+    Sampling values are the request's or the API's defaults; the model's configured defaults are not shown.
+    """
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    completed_at: int | None
+    status: Status
+    error: ResponseError | None
+    incomplete_details: IncompleteDetails | None
+    instructions: str | None
+    model: str
+    output: list[OutputItem]
+    usage: ResponseUsage | None
+    previous_response_id: str | None
+    store: bool
+    background: bool
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    parallel_tool_calls: bool
+    tool_choice: Any
+    tools: list[dict[str, Any]]
+    text: dict[str, Any]
+    reasoning: dict[str, Any]
+    temperature: float
+    top_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    top_logprobs: int
+    truncation: Literal["auto", "disabled"]
+    metadata: dict[str, str]
+    service_tier: Literal["default"]
+    prompt_cache_key: str | None
+    safety_identifier: str | None
+    user: str | None
+    timings: NotRequired[Timings]
+    """Times of an answer that has ended, as in a chat."""
+    warnings: NotRequired[list[str]]
+    """Parts of the request that are enforced only partly, if there are any."""
 
 
 def new_id(prefix: str) -> str:
@@ -77,72 +202,75 @@ class OpenItem(abc.ABC):
     def _event(self, kind: str, **fields: Any) -> Event:
         return {"type": f"response.{kind}", "item_id": self._id, "output_index": self._output_index, **fields}
 
-    def _item_event(self, kind: str, item: OutputItem) -> Event:
+    def _item_event(self, kind: str, item: Any) -> Event:
         return {"type": f"response.output_item.{kind}", "output_index": self._output_index, "item": item}
 
 
-class MessageWriter(OpenItem):
+class _TextWriter(OpenItem):
+    """An item whose one part is a text."""
+
+    _part_kind = "content_part"
+    _text_kind = "output_text"
+    _index = "content_index"
+
+    @abc.abstractmethod
+    def _part(self) -> Any:
+        """The part as it is now."""
+
+    def _part_event(self, kind: str, **fields: Any) -> Event:
+        return self._event(kind, **{self._index: 0}, **fields)
+
+    def opening(self) -> Iterator[Event]:
+        item: Any = self.item("in_progress")
+        empty: dict[str, Any] = {name: [] for name in ("summary", "content") if name in item}
+        yield self._item_event("added", {**item, **empty})
+        yield self._part_event(f"{self._part_kind}.added", part=self._part())
+
+    def closing(self, status: ItemStatus) -> Iterator[Event]:
+        part = self._part()
+        facts = {name: part[name] for name in ("text", "logprobs") if name in part}
+        yield self._part_event(f"{self._text_kind}.done", **facts)
+        yield self._part_event(f"{self._part_kind}.done", part=part)
+        yield self._item_event("done", self.item(status))
+
+
+class MessageWriter(_TextWriter):
     def __init__(self, place: Place, *, logprobs: bool) -> None:
         super().__init__("msg", place)
         self._wants_logprobs = logprobs
         self._logprobs: list[TokenLogprob] = []
-
-    def opening(self) -> Iterator[Event]:
-        yield self._item_event("added", {**self.item("in_progress"), "content": []})
-        yield self._event("content_part.added", content_index=0, part=self._part())
 
     def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
         logprobs = chat_logprobs(tokens)["content"] or [] if self._wants_logprobs else []
         if text or logprobs:
             self._pieces.append(text)
             self._logprobs += logprobs
-            yield self._event("output_text.delta", content_index=0, delta=text, logprobs=logprobs)
-
-    def closing(self, status: ItemStatus) -> Iterator[Event]:
-        part = self._part()
-        yield self._event("output_text.done", content_index=0, text=part["text"], logprobs=part["logprobs"])
-        yield self._event("content_part.done", content_index=0, part=part)
-        yield self._item_event("done", self.item(status))
+            yield self._part_event("output_text.delta", delta=text, logprobs=logprobs)
 
     def item(self, status: ItemStatus) -> OutputMessage:
-        return {
-            "id": self._id,
-            "type": "message",
-            "status": status,
-            "role": "assistant",
-            "content": [self._part()],
-        }
+        content = [self._part()]
+        return {"id": self._id, "type": "message", "status": status, "role": "assistant", "content": content}
 
     def _part(self) -> OutputText:
         return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": [*self._logprobs]}
 
 
-class ThoughtWriter(OpenItem):
+class ThoughtWriter(_TextWriter):
     """A thought: in `summary` if the client asked for one, else in `content`."""
 
     def __init__(self, place: Place, *, as_summary: bool, packed: bool) -> None:
         super().__init__("rs", place)
         self._packed = packed
         self._as_summary = as_summary
-        self._part_kind = "reasoning_summary_part" if as_summary else "content_part"
-        self._text_kind = "reasoning_summary_text" if as_summary else "reasoning_text"
-        self._index = {"summary_index" if as_summary else "content_index": 0}
-
-    def opening(self) -> Iterator[Event]:
-        empty: OutputReasoning = {**self.item("in_progress"), "summary": [], "content": []}
-        yield self._item_event("added", empty)
-        yield self._event(f"{self._part_kind}.added", **self._index, part=self._part())
+        self._text_kind = "reasoning_text"
+        if as_summary:
+            self._part_kind, self._text_kind = "reasoning_summary_part", "reasoning_summary_text"
+            self._index = "summary_index"
 
     def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
         if text:
             self._pieces.append(text)
-            yield self._event(f"{self._text_kind}.delta", **self._index, delta=text)
-
-    def closing(self, status: ItemStatus) -> Iterator[Event]:
-        part = self._part()
-        yield self._event(f"{self._text_kind}.done", **self._index, text=part["text"])
-        yield self._event(f"{self._part_kind}.done", **self._index, part=part)
-        yield self._item_event("done", self.item(status))
+            yield self._part_event(f"{self._text_kind}.delta", delta=text)
 
     def item(self, status: ItemStatus) -> OutputReasoning:
         parts = [self._part()]
@@ -161,71 +289,44 @@ class ThoughtWriter(OpenItem):
         return {"type": "summary_text" if self._as_summary else "reasoning_text", "text": self._text}
 
 
-class FunctionCallWriter(OpenItem):
+class CallWriter(OpenItem):
+    """A call. The input of a custom tool is taken out of the arguments."""
+
     def __init__(self, place: Place, callee: Callee, call_id: str) -> None:
-        super().__init__("fc", place)
+        super().__init__("ctc" if callee.custom else "fc", place)
         self._callee = callee
         self._call_id = call_id
+        self._input = CustomInput() if callee.custom else None
+        self._kind = "custom_tool_call_input" if callee.custom else "function_call_arguments"
 
     def opening(self) -> Iterator[Event]:
         yield self._item_event("added", self.item("in_progress"))
 
     def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
-        if text:
-            self._pieces.append(text)
-            yield self._event("function_call_arguments.delta", delta=text)
+        yield from self._more(text if self._input is None else self._input.feed(text))
 
-    def closing(self, status: ItemStatus) -> Iterator[Event]:
-        yield self._event("function_call_arguments.done", name=self._callee.name, arguments=self._text)
-        yield self._item_event("done", self.item(status))
-
-    def item(self, status: ItemStatus) -> OutputFunctionCall:
-        item: OutputFunctionCall = {
-            "id": self._id,
-            "type": "function_call",
-            "status": status,
-            "call_id": self._call_id,
-            "name": self._callee.name,
-            "arguments": self._text,
-        }
-        if self._callee.namespace is not None:
-            item["namespace"] = self._callee.namespace
-        return item
-
-
-class CustomCallWriter(OpenItem):
-    """A call of a custom tool: extracts its input from the arguments."""
-
-    def __init__(self, place: Place, callee: Callee, call_id: str) -> None:
-        super().__init__("ctc", place)
-        self._callee = callee
-        self._call_id = call_id
-        self._input = CustomInput()
-
-    def opening(self) -> Iterator[Event]:
-        yield self._item_event("added", self.item("in_progress"))
-
-    def more(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> Iterator[Event]:
-        yield from self._delta(self._input.feed(text))
-
-    def closing(self, status: ItemStatus) -> Iterator[Event]:
-        yield from self._delta(self._input.finish())
-        yield self._event("custom_tool_call_input.done", input=self._input.value)
-        yield self._item_event("done", self.item(status))
-
-    def item(self, status: ItemStatus) -> OutputCustomCall:
-        item: OutputCustomCall = {
-            "id": self._id,
-            "type": "custom_tool_call",
-            "status": status,
-            "call_id": self._call_id,
-            "name": self._callee.name,
-            "input": self._input.value,
-        }
-        if self._callee.namespace is not None:
-            item["namespace"] = self._callee.namespace
-        return item
-
-    def _delta(self, piece: str) -> Iterator[Event]:
+    def _more(self, piece: str) -> Iterator[Event]:
         if piece:
-            yield self._event("custom_tool_call_input.delta", delta=piece)
+            self._pieces.append(piece)
+            yield self._event(f"{self._kind}.delta", delta=piece)
+
+    def closing(self, status: ItemStatus) -> Iterator[Event]:
+        if self._input is None:
+            yield self._event(f"{self._kind}.done", name=self._callee.name, arguments=self._text)
+        else:
+            yield from self._more(self._input.finish())
+            yield self._event(f"{self._kind}.done", input=self._text)
+        yield self._item_event("done", self.item(status))
+
+    def item(self, status: ItemStatus) -> OutputItem:
+        item: Any = {
+            "id": self._id,
+            "type": "custom_tool_call" if self._callee.custom else "function_call",
+            "status": status,
+            "call_id": self._call_id,
+            "name": self._callee.name,
+            "input" if self._callee.custom else "arguments": self._text,
+        }
+        if self._callee.namespace is not None:
+            item["namespace"] = self._callee.namespace
+        return item

@@ -19,8 +19,7 @@ from jan_serve.dialects.openai.parse_common import (
     stop_conditions,
     template_kwargs,
 )
-from jan_serve.dialects.openai.responses.custom_input import custom_arguments
-from jan_serve.dialects.openai.responses.tools import ToolBook, flat_name
+from jan_serve.dialects.openai.responses.tools import ToolBook, custom_arguments, flat_name
 from jan_serve.dialects.openai.responses.wire import (
     CallOutputItem,
     CompactionItem,

@@ -1,12 +1,11 @@
-"""Renders an answer of /v1/responses, as a stream and whole. Pure, except for the injected `now` and `keep`."""
+"""Renders an answer of /v1/responses, as a stream and whole."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
-
-import msgspec
 
 from jan_serve.core.events import (
     Completed,
@@ -21,74 +20,22 @@ from jan_serve.core.events import (
 )
 from jan_serve.dialects.openai.render_common import ReplyFacts, Reports, timings_of
 from jan_serve.dialects.openai.responses.items import (
-    CustomCallWriter,
-    FunctionCallWriter,
+    CallWriter,
+    Event,
+    ItemStatus,
     MessageWriter,
     OpenItem,
+    OutputItem,
     Place,
+    ResponseBody,
+    ResponseUsage,
+    Status,
     ThoughtWriter,
 )
 from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, TextConfig
-from jan_serve.dialects.openai.responses.wire_reply import (
-    Event,
-    ItemStatus,
-    OutputItem,
-    ResponseBody,
-    ResponseUsage,
-    Status,
-)
 from jan_serve.dialects.shared.answers import StopDetail, stop_detail
 from jan_serve.http.errors import Problem
-
-
-class ResponseForm(msgspec.Struct, frozen=True):
-    """now: seconds of the Unix epoch. keep: called with the finished answer before it is sent."""
-
-    body: CreateResponseRequest
-    parsed: ParsedResponse
-    now: Callable[[], int]
-    keep: Callable[[ResponseBody], None]
-
-    def response(self, head: ReplyFacts, status: Status, output: list[OutputItem]) -> ResponseBody:
-        """The answer so far, with the request's parameters."""
-        body = self.body
-        return {
-            "id": head.id,
-            "object": "response",
-            "created_at": head.created,
-            "completed_at": None,
-            "status": status,
-            "error": None,
-            "incomplete_details": None,
-            "instructions": body.instructions,
-            "model": head.model,
-            "output": output,
-            "usage": None,
-            "previous_response_id": body.previous_response_id,
-            "store": body.store,
-            "background": body.background,
-            "max_output_tokens": body.max_output_tokens,
-            "max_tool_calls": body.max_tool_calls,
-            "parallel_tool_calls": body.parallel_tool_calls,
-            "tool_choice": body.tool_choice
-            if isinstance(body.tool_choice, str)
-            else _dumped(body.tool_choice),
-            "tools": [_dumped(tool) for tool in self.parsed.tools.shown],
-            "text": _shown_text(body.text),
-            "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
-            "temperature": body.temperature,
-            "top_p": body.top_p,
-            "presence_penalty": body.presence_penalty or 0.0,
-            "frequency_penalty": body.frequency_penalty or 0.0,
-            "top_logprobs": body.top_logprobs or 0,
-            "truncation": body.truncation,
-            "metadata": body.metadata,
-            "service_tier": "default",
-            "prompt_cache_key": body.prompt_cache_key,
-            "safety_identifier": body.safety_identifier,
-            "user": body.user,
-        }
 
 
 def _dumped(model: Any, *, exclude_none: bool = False) -> dict[str, Any]:
@@ -106,9 +53,18 @@ def _shown_text(config: TextConfig) -> dict[str, Any]:
 class ResponseEvents:
     """The stream: the request's parameters, the events of each item, then the whole answer."""
 
-    def __init__(self, head: ReplyFacts, form: ResponseForm) -> None:
+    def __init__(
+        self,
+        head: ReplyFacts,
+        body: CreateResponseRequest,
+        parsed: ParsedResponse,
+        keep: Callable[[ResponseBody], None] = lambda _: None,
+    ) -> None:
+        """keep: called with the finished answer before it is sent."""
         self._head = head
-        self._form = form
+        self._body = body
+        self._parsed = parsed
+        self._keep = keep
         self._sequence = 0
         self._done: list[OutputItem] = []
         self._open: OpenItem | None = None
@@ -116,7 +72,7 @@ class ResponseEvents:
         self._detail: StopDetail = {}
         self._warnings: list[str] = []
         self._last: Event = {}
-        self._reports = Reports(form.body)
+        self._reports = Reports(body)
 
     def add(self, event: GenerationEvent) -> None:
         for rendered in self.chunks(event):
@@ -158,21 +114,25 @@ class ResponseEvents:
                 if not self._sequence:
                     yield {"type": "response.created", "response": self._response("in_progress", [])}
                 yield self._in_progress()
-            case TextDelta() as delta:
-                if delta.text and not isinstance(self._open, MessageWriter):
-                    yield from self._opened(MessageWriter(self._place, logprobs=self._logprobs))
+            case TextDelta():
+                if event.text and not isinstance(self._open, MessageWriter):
+                    wants_logprobs = self._parsed.generation.logprobs is not None
+                    yield from self._opened(MessageWriter(self._place, logprobs=wants_logprobs))
                 if isinstance(self._open, MessageWriter):
-                    yield from self._open.more(delta.text, delta.tokens)
-            case ReasoningDelta() as delta if delta.text:
+                    yield from self._open.more(event.text, event.tokens)
+            case ReasoningDelta() if event.text:
                 if not isinstance(self._open, ThoughtWriter):
-                    yield from self._opened(self._thought())
+                    as_summary = self._body.reasoning.wants_summary
+                    packed = ENCRYPTED_THOUGHTS in self._body.include
+                    yield from self._opened(ThoughtWriter(self._place, as_summary=as_summary, packed=packed))
                 assert self._open is not None
-                yield from self._open.more(delta.text)
-            case ToolCallDelta() as delta:
-                if delta.id is not None:
-                    yield from self._opened(self._call(delta.id, delta.name or ""))
+                yield from self._open.more(event.text)
+            case ToolCallDelta():
+                if event.id is not None:
+                    callee = self._parsed.tools.callee(event.name or "")
+                    yield from self._opened(CallWriter(self._place, callee, event.id))
                 assert self._open is not None
-                yield from self._open.more(delta.arguments)
+                yield from self._open.more(event.arguments)
             case Finished() as finished:
                 self._reason = finished.reason
                 self._detail = stop_detail(finished)
@@ -188,11 +148,11 @@ class ResponseEvents:
         response["usage"] = response_usage(completed.usage)
         response["timings"] = timings_of(completed)
         if self._is_whole:
-            response["completed_at"] = self._form.now()
+            response["completed_at"] = int(time.time())
         else:
             reason = "max_output_tokens" if self._reason == "length" else None
             response["incomplete_details"] = {"reason": reason, **self._detail}
-        self._form.keep(response)
+        self._keep(response)
         return {"type": f"response.{status}", "response": response}
 
     @property
@@ -203,22 +163,6 @@ class ResponseEvents:
     def _place(self) -> Place:
         """The place of the next item."""
         return Place(self._head.id, len(self._done) + (self._open is not None))
-
-    @property
-    def _logprobs(self) -> bool:
-        return self._form.parsed.generation.logprobs is not None
-
-    def _thought(self) -> ThoughtWriter:
-        body = self._form.body
-        return ThoughtWriter(
-            self._place,
-            as_summary=body.reasoning.wants_summary,
-            packed=ENCRYPTED_THOUGHTS in body.include,
-        )
-
-    def _call(self, call_id: str, name: str) -> OpenItem:
-        callee = self._form.parsed.tools.callee(name)
-        return (CustomCallWriter if callee.custom else FunctionCallWriter)(self._place, callee, call_id)
 
     def _opened(self, item: OpenItem) -> Iterator[Event]:
         yield from self._closed("completed")
@@ -235,7 +179,42 @@ class ResponseEvents:
         return [*self._done, *([self._open.item(status)] if self._open is not None else ())]
 
     def _response(self, status: Status, output: list[OutputItem]) -> ResponseBody:
-        response = self._form.response(self._head, status, output)
+        """The answer so far, with the request's parameters."""
+        body, choice = self._body, self._body.tool_choice
+        response: ResponseBody = {
+            "id": self._head.id,
+            "object": "response",
+            "created_at": self._head.created,
+            "completed_at": None,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": body.instructions,
+            "model": self._head.model,
+            "output": output,
+            "usage": None,
+            "previous_response_id": body.previous_response_id,
+            "store": body.store,
+            "background": body.background,
+            "max_output_tokens": body.max_output_tokens,
+            "max_tool_calls": body.max_tool_calls,
+            "parallel_tool_calls": body.parallel_tool_calls,
+            "tool_choice": choice if isinstance(choice, str) else _dumped(choice),
+            "tools": [_dumped(tool) for tool in self._parsed.tools.shown],
+            "text": _shown_text(body.text),
+            "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
+            "temperature": body.temperature,
+            "top_p": body.top_p,
+            "presence_penalty": body.presence_penalty or 0.0,
+            "frequency_penalty": body.frequency_penalty or 0.0,
+            "top_logprobs": body.top_logprobs or 0,
+            "truncation": body.truncation,
+            "metadata": body.metadata,
+            "service_tier": "default",
+            "prompt_cache_key": body.prompt_cache_key,
+            "safety_identifier": body.safety_identifier,
+            "user": body.user,
+        }
         if self._warnings:
             response["warnings"] = self._warnings
         return response

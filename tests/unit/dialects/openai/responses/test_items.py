@@ -9,8 +9,7 @@ import pytest
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.dialects.openai.responses.items import (
-    CustomCallWriter,
-    FunctionCallWriter,
+    CallWriter,
     MessageWriter,
     Place,
     ThoughtWriter,
@@ -46,8 +45,8 @@ def test_an_empty_piece_is_no_event() -> None:
     for writer in (
         MessageWriter(PLACE, logprobs=True),
         ThoughtWriter(PLACE, as_summary=True, packed=False),
-        FunctionCallWriter(PLACE, Callee("f"), "c"),
-        CustomCallWriter(PLACE, Callee("f", custom=True), "c"),
+        CallWriter(PLACE, Callee("f"), "c"),
+        CallWriter(PLACE, Callee("f", custom=True), "c"),
     ):
         assert list(writer.more("")) == []
 
@@ -59,7 +58,7 @@ def test_a_packed_thought_comes_back() -> None:
 
 
 def test_arguments_of_another_form_are_the_input_at_the_end() -> None:
-    writer = CustomCallWriter(PLACE, Callee("patch", custom=True), "c")
+    writer = CallWriter(PLACE, Callee("patch", custom=True), "c")
     events: list[Any] = [*writer.more("just"), *writer.more(" text"), *writer.closing("completed")]
     assert [event["type"].removeprefix("response.") for event in events] == [
         "custom_tool_call_input.delta",

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from jan_serve.core.messages import Tool, ToolChoice
-from jan_serve.dialects.openai.responses.custom_input import CustomInput, custom_arguments
-from jan_serve.dialects.openai.responses.tools import Callee, ToolBook
+from jan_serve.dialects.openai.responses.tools import Callee, CustomInput, ToolBook, custom_arguments
 from jan_serve.dialects.openai.responses.wire import ToolChoice as WireChoice
 from jan_serve.dialects.openai.responses.wire import Tools
 from jan_serve.errors import InvalidRequest
@@ -158,8 +157,7 @@ def read(pieces: list[str]) -> str:
     taken = CustomInput()
     given_out = [taken.feed(piece) for piece in pieces]
     given_out.append(taken.finish())
-    assert "".join(given_out) == taken.value
-    return taken.value
+    return "".join(given_out)
 
 
 def read_everywhere(text: str) -> str:

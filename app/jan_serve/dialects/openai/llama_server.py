@@ -1,20 +1,17 @@
-"""llama-server's routes that editors use; /infill is parsed to a GenerationRequest, and its answer rendered in llama-
-server's form.
-"""
+"""llama-server's routes that editors use, with its form of an answer: /infill and /completion."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Final
+from typing import Annotated, Any, Final, NotRequired
 
 from fastapi import APIRouter
+from pydantic import AliasChoices, Field
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
-from jan_serve import __version__
 from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo, TokenLogprob
-from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
@@ -26,42 +23,165 @@ from jan_serve.core.request import (
     TextPrompt,
     TokenPrompt,
 )
-from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
-from jan_serve.dialects.openai.chat.wire import ChatInputTokens, CreateChatCompletionRequest
-from jan_serve.dialects.openai.llama_server.wire import (
-    AnswerFields,
-    AppliedTemplate,
-    InfillChunk,
-    InfillRequest,
-    InfillResponse,
-    InfillSettings,
-    InfillTokens,
-    LoraAdapter,
-    Props,
-    SlotState,
-    TextRequest,
-    TokenizedRequest,
-    TokenList,
-    TokenProbability,
-    TokensRequest,
-    TokensText,
-)
-from jan_serve.dialects.openai.outline import LLAMA_PATH
+from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest, Timings
+from jan_serve.dialects.openai.dialect import OpenAIParts
+from jan_serve.dialects.openai.models import add_fact_routes
 from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
-from jan_serve.dialects.openai.render_common import Reports, shown_piece, timings_of
-from jan_serve.dialects.shared.answers import FoldedAnswer, answer, stop_detail
+from jan_serve.dialects.openai.render_common import Reports, timings_of
+from jan_serve.dialects.openai.tokens import add_llama_routes
+from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Count, ReportFields
+from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.answers import FoldedAnswer, StopDetail, answer, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts, ttl_s
-from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.dialects.shared.generation_fields import KeepAlive, explicit_fields, stop_texts, ttl_s
+from jan_serve.dialects.shared.wire_types import (
+    MAX_INT,
+    AtMost,
+    Between,
+    FirstError,
+    Inputs,
+    Int,
+    Strings,
+    TextsOrTokens,
+    WireModel,
+)
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.leased_model import LeasedModel
-from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import STREAMED
-from jan_serve.placement.report import advice, lines
+
+
+class ExtraFile(WireModel):
+    filename: str = "tmp"
+    text: str
+
+
+class AnswerFields(ConstraintFields, ReportFields):
+    """How to continue a text. Defaults are llama-server's."""
+
+    n_predict: Annotated[
+        Annotated[Int, Between(-1)],
+        Field(
+            validation_alias=AliasChoices("n_predict", "max_tokens", "max_completion_tokens"),
+            description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt.",
+        ),
+    ] = -1
+    t_max_predict_ms: Annotated[
+        Count, Field(description="Milliseconds after which a text with a line break ends. 0 is never.")
+    ] = 0
+    samplers: Annotated[
+        str | Strings | None,
+        Field(description="Samplers to use, by name or by llama.cpp's letters; all others are off."),
+    ] = None
+    temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = 0.8
+    top_k: Int = 40
+    top_p: Annotated[float, Between(0, 1)] = 0.95
+    min_p: Annotated[float, Between(0, 1)] = 0.05
+    typical_p: Annotated[float, Between(0, 1)] = 1.0
+    repeat_penalty: Annotated[float, Between(0, limits.MAX_PENALTY)] = 1.0
+    repeat_last_n: Annotated[Int, Between(-1)] = 64
+    presence_penalty: Annotated[float, Between(-2, 2)] = 0.0
+    frequency_penalty: Annotated[float, Between(-2, 2)] = 0.0
+    seed: Int | None = None
+    ignore_eos: Annotated[
+        bool, Field(description="The model may not end the text: only a stop text or the token limit does.")
+    ] = False
+    n_probs: Annotated[
+        Int,
+        Between(0, limits.MAX_LOGPROBS),
+        Field(description="Return the log-probabilities of each token and of as many likely ones."),
+    ] = 0
+    return_tokens: Annotated[bool, Field(description="Return the ids of the tokens; streams always do.")] = (
+        False
+    )
+    lora: Adapters = None
+    keep_alive: KeepAlive = None
+    stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = None
+    model: str | None = None
+
+
+class InfillRequest(AnswerFields):
+    """A gap in code to fill."""
+
+    input_prefix: Annotated[str, Field(description="The text before the gap.")] = ""
+    input_suffix: Annotated[str, Field(description="The text after the gap.")] = ""
+    input_extra: Annotated[
+        list[ExtraFile],
+        FirstError(),
+        AtMost(limits.MAX_EXTRA_FILES, "input_extra"),
+        Field(description="Parts of other files. If the context is too short, the first ones are dropped."),
+    ] = Field(default_factory=list[ExtraFile])
+    prompt: Annotated[str, Field(description="The beginning of the text that fills the gap.")] = ""
+
+
+class TextRequest(AnswerFields):
+    """A text to continue, or its token ids."""
+
+    prompt: Annotated[
+        Inputs,
+        TextsOrTokens("prompt", 1, limits.MAX_PROMPT_TOKENS),
+        Field(description="The text or the ids."),
+    ]
+
+
+class InfillSettings(TypedDict):
+    """The settings used for the answer."""
+
+    n_predict: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    seed: int | None
+    stop: list[str]
+    samplers: list[str]
+
+
+class TokenProbability(TypedDict):
+    """bytes: of the token, which may be part of a character. logprob: of the distribution before the samplers."""
+
+    id: int
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: NotRequired[list[TokenProbability]]
+
+
+class InfillTokens(TypedDict):
+    """tokens: ids. completion_probabilities: only if `n_probs` is set."""
+
+    tokens: NotRequired[list[int]]
+    completion_probabilities: NotRequired[list[TokenProbability]]
+
+
+class InfillResponse(StopDetail, InfillTokens):
+    """The text that fills the gap; in a stream, the last event, with empty content."""
+
+    index: int
+    content: str
+    stop: bool
+    model: str
+    tokens_predicted: int
+    tokens_evaluated: int
+    tokens_cached: int
+    generation_settings: InfillSettings
+    has_new_line: bool
+    truncated: bool
+    stop_type: str
+    stopping_word: str
+    timings: Timings
+
+
+Chunk = dict[str, Any]
+"""One event of a stream: a piece of the text, or with `stop` the whole answer's other fields."""
+
+
+class AppliedTemplate(TypedDict):
+    prompt: str
+
 
 SAMPLERS: Final = {
     "penalties": "e",
@@ -200,16 +320,16 @@ class InfillRenderer(FoldedAnswer):
             "samplers": [name for name, letter in SAMPLERS.items() if letter in _letters(body)],
         }
 
-    def chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
+    def chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
         return self._reports.added(event, self._chunks(event), lambda _: _piece(""))
 
-    def _chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
+    def _chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
         self.add(event)
         match event:
             case TextDelta() as delta if delta.text or delta.tokens:
                 yield _piece(delta.text, self._tokens(delta.tokens))
             case Completed():
-                yield self._final("")
+                yield {**self._final("")}
             case _:
                 pass
 
@@ -220,7 +340,7 @@ class InfillRenderer(FoldedAnswer):
         return {"tokens": ids, "completion_probabilities": [_probability(token) for token in tokens]}
 
 
-def _piece(text: str, tokens: InfillTokens | None = None) -> InfillChunk:
+def _piece(text: str, tokens: InfillTokens | None = None) -> Chunk:
     return {"index": 0, "content": text, **(tokens or {"tokens": []}), "stop": False}
 
 
@@ -244,26 +364,27 @@ def _stop_type(finished: Finished | None) -> str:
     return "eos" if finished.reason == "stop" else "limit"
 
 
-def add_llama_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:
-    _add_token_routes(router, generation)
-    _add_fact_routes(router, services, generation)
+def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
+    add_llama_routes(router, parts)
+    add_fact_routes(router, parts)
+
+    async def answered(request: Request, body: AnswerFields, generation: GenerationRequest) -> Response:
+        events, renderer = parts.service.generate(generation), InfillRenderer(body)
+        streams = parts.services.streams
+        return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
 
     @router.post("/infill", summary="Infill", response_model=InfillResponse, responses=STREAMED)
     async def infill(request: Request, body: InfillRequest) -> Response:
         """Fill a gap in code."""
-        events = generation.generate(infill_request(body))
-        renderer, streams = InfillRenderer(body), services.streams
-        return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
+        return await answered(request, body, infill_request(body))
 
     @router.post("/completion", summary="Completion", response_model=InfillResponse, responses=STREAMED)
     async def completion(request: Request, body: TextRequest) -> Response:
         """Continue a text or token ids, without a template."""
-        events = generation.generate(text_request(body))
-        renderer, streams = InfillRenderer(body), services.streams
-        return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
+        return await answered(request, body, text_request(body))
 
     async def chat_text(model_name: str | None, prompt: ChatPrompt) -> str:
-        async with generation.open(model_name) as model:
+        async with parts.service.open(model_name) as model:
             return await model.chat_text(prompt, model_name)
 
     @router.post("/apply-template", summary="Apply template", response_model=AppliedTemplate)
@@ -272,90 +393,3 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
         chat = chat_request(body)
         assert isinstance(chat.prompt, ChatPrompt)
         return json_reply({"prompt": await while_connected(request, chat_text(chat.model, chat.prompt))})
-
-
-def _add_token_routes(router: APIRouter, generation: GenerationService) -> None:
-    @router.post("/v1/chat/completions/input_tokens", summary="Input tokens", response_model=ChatInputTokens)
-    async def count_input_tokens(request: Request, body: CreateChatCompletionRequest) -> Response:
-        """Count the tokens of a chat's prompt, including tools. Loads the model."""
-        chat = chat_request(body)
-        assert isinstance(chat.prompt, ChatPrompt)
-        counted = partial(LeasedModel.count, prompt=chat.prompt, requested=chat.model)
-        tokens = await while_connected(request, generation.with_model(chat.model, counted))
-        return json_reply({"object": "response.input_tokens", "input_tokens": tokens})
-
-    @router.post(LLAMA_PATH, summary="Tokenize", response_model=TokenList)
-    async def tokenize(request: Request, body: TokenizedRequest) -> Response:
-        """Cut a text into tokens. Also at `/tokenize`, for bodies with `content`."""
-        work = partial(
-            LeasedModel.tokenize,
-            text=body.content,
-            add_special=body.add_special,
-            parse_special=body.parse_special,
-            with_pieces=body.with_pieces,
-        )
-        found = await while_connected(request, generation.with_model(body.model or None, work))
-        if not body.with_pieces:
-            return json_reply({"tokens": found.tokens})
-        pairs = zip(found.tokens, found.pieces, strict=True)
-        return json_reply({"tokens": [{"id": token, "piece": shown_piece(piece)} for token, piece in pairs]})
-
-    @router.post("/detokenize", summary="Detokenize", response_model=TokensText)
-    async def detokenize(request: Request, body: TokensRequest) -> Response:
-        """Turn token ids into text."""
-        for token in body.tokens:
-            if not 0 <= token <= MAX_INT:
-                raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
-        work = partial(LeasedModel.detokenize, tokens=body.tokens, skip_special_tokens=False)
-        text = await while_connected(request, generation.with_model(body.model or None, work))
-        return json_reply({"content": text})
-
-
-def _add_fact_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:
-    @router.get("/props", summary="Props", response_model=Props)
-    async def props(request: Request, model: str | None = None) -> Response:
-        """Properties of a model; without a name, of the default model. Loads the model."""
-        name, facts = await while_connected(request, generation.facts(model or None))
-        return json_reply(_props(name, facts))
-
-    @router.get("/lora-adapters", summary="LoRA adapters", response_model=list[LoraAdapter])
-    async def lora_adapters(request: Request, model: str | None = None) -> Response:
-        """List the adapters of a model by the ids that `lora` takes. They apply only to requests that choose them."""
-        _, facts = await while_connected(request, generation.facts(model or None))
-        return json_reply(
-            [
-                {"id": index, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
-                for index, adapter in enumerate(facts.adapters)
-            ]
-        )
-
-    @router.get("/slots", summary="Slots", response_model=list[SlotState])
-    async def slots(request: Request, model: str | None = None) -> Response:
-        """List the slots of a model; without a name, of the default model. Loads the model."""
-        name, facts = await while_connected(request, generation.facts(model or None))
-        states = services.models.snapshot().models
-        running = next((state.stats.running for state in states if state.name == name), 0)
-        return json_reply(
-            [
-                {"id": index, "n_ctx": facts.n_ctx, "is_processing": index < running}
-                for index in range(facts.parallel)
-            ]
-        )
-
-
-def _props(name: str, facts: ModelFacts) -> Props:
-    answer: Props = {
-        "default_generation_settings": {"n_ctx": facts.n_ctx, "params": {"n_predict": -1}},
-        "total_slots": facts.parallel,
-        "model_alias": name,
-        "model_path": name,
-        "chat_template": facts.chat_templates.get("default", ""),
-        "bos_token": facts.special_text("bos"),
-        "eos_token": facts.special_text("eos"),
-        "modalities": {sense: sense in facts.modalities for sense in ("vision", "audio")},
-        "build_info": f"jan-serve {__version__}",
-        "placement": [*lines(facts.placement), *advice(facts.placement, facts.placement_warning)],
-    }
-    if "tool_use" in facts.chat_templates:
-        answer["chat_template_tool_use"] = facts.chat_templates["tool_use"]
-    return answer

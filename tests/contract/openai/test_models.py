@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from msgspec.structs import replace
 
 from jan_serve.core.models import HeaderFacts, ListedModel, ModelStatus
-from jan_serve.dialects.openai.models import add_model_routes
+from jan_serve.dialects.openai.models import add_routes
 from jan_serve.errors import ModelNotFound
 from jan_serve.generation.profiles import TemplateOverride
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
@@ -62,7 +62,7 @@ async def get(path: str, models: FakeModels, listed: tuple[ListedModel, ...] | N
         preparer=SimpleNamespace(template_overrides=overrides),
     )
     app, router = FastAPI(), APIRouter()
-    add_model_routes(router, services)
+    add_routes(router, SimpleNamespace(services=services))  # pyright: ignore[reportArgumentType]
     app.include_router(router)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         return (await client.get(path)).json()
