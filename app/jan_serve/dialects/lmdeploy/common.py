@@ -16,6 +16,7 @@ from jan_serve.dialects.lmdeploy.distserve import MigrationFields
 from jan_serve.dialects.lmdeploy.serving import Session
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import FoldedAnswer
+from jan_serve.dialects.shared.error_responses import FieldErrorBody
 from jan_serve.dialects.shared.generation_fields import (
     RepetitionFields,
     explicit_fields,
@@ -110,14 +111,6 @@ class Usage(TypedDict):
     prompt_tokens_details: PromptTokens
 
 
-class FieldErrorBody(TypedDict):
-    """A field that breaks the schema."""
-
-    loc: list[str | int]
-    msg: str
-    type: str
-
-
 class ValidationErrorBody(ErrorBody):
     """A request that breaks the schema: FastAPI's list beside the flat body."""
 
@@ -131,21 +124,16 @@ class KeyErrorDetail(TypedDict):
     code: str
 
 
-class KeyErrorWrapper(TypedDict):
-    error: KeyErrorDetail
-
-
 class KeyErrorBody(TypedDict):
-    detail: KeyErrorWrapper
+    """detail: its member `error`."""
+
+    detail: dict[Literal["error"], KeyErrorDetail]
 
 
 _MAX_TEMPERATURE: Final = 2.0
 _MAX_SESSION_ID: Final = (1 << 63) - 1
 _WHOLE_CONTEXT: Final = -1
 """llama.cpp's value for penalties over the whole context."""
-
-_SERVER_CHOOSES: Final = (-1, 0)
-"""Session ids that ask the server to choose one."""
 
 
 def request_of(
@@ -179,19 +167,19 @@ def sampling_params(body: GenerationFields, logit_bias: Mapping[int, float] | No
     top_k = 0 if body.top_k is None else body.top_k
     temperature = 1.0 if body.temperature is None else body.temperature
     penalty = 1.0 if body.repetition_penalty is None else body.repetition_penalty
-    if not 0 < top_p <= 1:
-        raise InvalidRequest(f"The top_p {top_p} must be in (0, 1].", param="top_p")
-    if top_k < 0:
-        raise InvalidRequest(f"The top_k {_short(top_k)} cannot be a negative integer.", param="top_k")
-    if not 0 <= temperature <= _MAX_TEMPERATURE:
-        raise InvalidRequest(f"The temperature {temperature} must be in [0, 2]", param="temperature")
-    if not 0 <= body.min_p <= 1:
-        raise InvalidRequest(f"The min_p {body.min_p} must be in [0, 1].", param="min_p")
-    if penalty > limits.MAX_PENALTY:
-        raise InvalidRequest(
-            f"The repetition_penalty {penalty} must be {limits.MAX_PENALTY:g} at most.",
-            param="repetition_penalty",
-        )
+    for fits, name, words in (
+        (0 < top_p <= 1, "top_p", f"{top_p} must be in (0, 1]."),
+        (top_k >= 0, "top_k", f"{_short(top_k)} cannot be a negative integer."),
+        (0 <= temperature <= _MAX_TEMPERATURE, "temperature", f"{temperature} must be in [0, 2]"),
+        (0 <= body.min_p <= 1, "min_p", f"{body.min_p} must be in [0, 1]."),
+        (
+            penalty <= limits.MAX_PENALTY,
+            "repetition_penalty",
+            f"{penalty} must be {limits.MAX_PENALTY:g} at most.",
+        ),
+    ):
+        if not fits:
+            raise InvalidRequest(f"The {name} {words}", param=name)
     return SamplingParams(
         temperature=temperature,
         top_k=min(top_k, MAX_INT),
@@ -251,23 +239,18 @@ def choice_count(n: int | None, prompts: int = 1) -> int:
             f"The n {_short(n)} exceeds the maximum supported choices ({limits.MAX_CHOICES}).", param="n"
         )
     if n * prompts > limits.MAX_CHOICES:
-        raise InvalidRequest(
-            f"prompt: {prompts} prompts with {n} choices each are {n * prompts}; the limit is"
-            f" {limits.MAX_CHOICES}",
-            param="prompt",
-        )
+        message = f"prompt: {prompts} prompts with {n} choices each are {n * prompts}"
+        raise InvalidRequest(f"{message}; the limit is {limits.MAX_CHOICES}", param="prompt")
     return n
 
 
 def requested_session(session_id: int | None) -> int | None:
-    """The id that the caller chose; None if the server chooses."""
-    if session_id is None or session_id in _SERVER_CHOOSES:
+    """The id that the caller chose; None if the server chooses, which -1 and 0 ask for, too."""
+    if session_id is None or session_id in (-1, 0):
         return None
     if not -1 <= session_id <= _MAX_SESSION_ID:
-        raise InvalidRequest(
-            f"session_id: must be from -1 to {_MAX_SESSION_ID}, got {_short(session_id)}",
-            param="session_id",
-        )
+        message = f"session_id: must be from -1 to {_MAX_SESSION_ID}, got {_short(session_id)}"
+        raise InvalidRequest(message, param="session_id")
     return session_id
 
 
@@ -351,6 +334,10 @@ class ReplyFacts(msgspec.Struct, frozen=True):
     created: int
     model: str
     shows_session: bool = True
+
+    def members(self, kind: str) -> dict[str, Any]:
+        """What each reply and event begins with."""
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
     @property
     def id(self) -> str:

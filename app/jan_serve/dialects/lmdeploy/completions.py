@@ -1,14 +1,10 @@
-"""LMDeploy's /v1/completions:
-
-wire types, one GenerationRequest per prompt, and the answer, whole and as chunks. Pure; parsing raises
-InvalidRequest.
-"""
+"""LMDeploy's /v1/completions: types, a GenerationRequest for each prompt, and the answer, whole and as chunks. Pure."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from typing_extensions import TypedDict
@@ -28,6 +24,7 @@ from jan_serve.dialects.lmdeploy.common import (
     text_of,
     texts_of,
     token_limit,
+    wants_usage,
 )
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import StopDetail, stop_detail
@@ -89,80 +86,63 @@ def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
     return [msgspec.structs.replace(request, prompt=prompt) for prompt in prompts]
 
 
-class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):
-    """choices: of all prompts."""
-
-    choices: int
-    include_stop: bool = False
-    token_ids: bool = False
-    logprobs: bool = False
-    include_usage: bool = False
-
-
 class CompletionRenderer(Answer):
     """A stream has text, the finish reason without text, then the usage on request."""
 
-    def __init__(self, head: ReplyFacts, form: CompletionForm) -> None:
-        super().__init__(form.choices, include_stop=form.include_stop)
+    def __init__(
+        self, head: ReplyFacts, body: CompletionRequest, requests: Sequence[GenerationRequest]
+    ) -> None:
+        choices = sum(request.n for request in requests)
+        super().__init__(choices, include_stop=requests[0].stopping.include_stop)
         self._head = head
-        self._form = form
-        self._builders = [LogprobsBuilder() for _ in range(form.choices)]
+        self._shows_ids = bool(body.return_token_ids)
+        self._shows_logprobs = requests[0].logprobs is not None
+        self._includes_usage = wants_usage(body)
+        self._builders = [LogprobsBuilder() for _ in range(choices)]
 
-    def body(self) -> CompletionReply:
-        choices: list[CompletionChoice] = [
-            {
-                "index": index,
-                "text": choice.text,
-                "logprobs": LogprobsBuilder().add(choice.tokens) if self._form.logprobs else None,
-                "gen_tokens": choice.ids if self._form.token_ids else None,
-                "finish_reason": choice.reason,
-                **stop_detail(choice.finished),
-            }
+    def body(self) -> dict[str, Any]:
+        choices = [
+            self._choice(index, choice.text, choice.tokens, choice.finished, whole=True)
             for index, choice in enumerate(self.choices)
         ]
-        return reply_of(self._head, choices, self.usage())
+        return self._reply(choices, self.usage())
 
-    def chunks(self, event: GenerationEvent) -> Iterator[CompletionReply]:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         self.add(event)
+        shows_tokens = self._shows_ids or self._shows_logprobs
         match event:
-            case TextDelta() as delta if delta.text or (self._shows_tokens and delta.tokens):
-                yield self._chunk(delta.index, delta.text, delta.tokens, None)
+            case TextDelta() as delta if delta.text or (shows_tokens and delta.tokens):
+                yield self._reply([self._choice(delta.index, delta.text, delta.tokens)])
             case Finished() as finished:
                 end = self.shown_end(finished)
-                yield self._chunk(finished.index, texts_of(end), end, finished)
-            case Completed() if self._form.include_usage:
-                yield reply_of(self._head, [], self.usage())
+                yield self._reply([self._choice(finished.index, texts_of(end), end, finished)])
+            case Completed() if self._includes_usage:
+                yield self._reply([], self.usage())
             case _:
                 pass
 
-    @property
-    def _shows_tokens(self) -> bool:
-        return self._form.token_ids or self._form.logprobs
+    def _reply(self, choices: list[CompletionChoice], usage: Usage | None = None) -> dict[str, Any]:
+        return {**self._head.members("text_completion"), "choices": choices, "usage": usage}
 
-    def _chunk(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], finished: Finished | None
-    ) -> CompletionReply:
-        logprobs = self._builders[index].add(tokens) if self._form.logprobs and tokens else None
-        choice: CompletionChoice = {
+    def _choice(
+        self,
+        index: int,
+        text: str,
+        tokens: Sequence[TokenInfo],
+        finished: Finished | None = None,
+        *,
+        whole: bool = False,
+    ) -> CompletionChoice:
+        return {
             "index": index,
             "text": text,
-            "logprobs": logprobs,
-            "gen_tokens": ids_of(tokens) if self._form.token_ids else None,
+            "logprobs": self._builders[index].add(tokens)
+            if self._shows_logprobs and (tokens or whole)
+            else None,
+            "gen_tokens": ids_of(tokens) if self._shows_ids else None,
             "finish_reason": None if finished is None else finished.reason,
             **stop_detail(finished),
         }
-        return reply_of(self._head, [choice], None)
-
-
-def reply_of(head: ReplyFacts, choices: list[CompletionChoice], usage: Usage | None) -> CompletionReply:
-    return {
-        "id": head.id,
-        "object": "text_completion",
-        "created": head.created,
-        "model": head.model,
-        "choices": choices,
-        "usage": usage,
-    }
 
 
 class LogprobsBuilder:

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.caller import key_of_request
-from jan_serve.dialects.lmdeploy.serving import LmdeployServices
+from jan_serve.dialects.lmdeploy.serving import Serving
 from jan_serve.dialects.ports import ControlPlane
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, LaxModel
@@ -63,17 +63,15 @@ _ABORT_DISABLED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def add_control_routes(
-    router: APIRouter, services: LmdeployServices, control: ControlPlane, prefix: str
-) -> None:
+def add_control_routes(router: APIRouter, serving: Serving, control: ControlPlane, prefix: str) -> None:
     @router.post(f"{prefix}/abort_request", response_class=Response, responses=_ABORT_DISABLED)
     async def abort_request(body: AbortRequest) -> Response:
         """Abort one request of the caller's key, or all of them, including queued ones."""
         if not control.may_abort:
             return PlainTextResponse(_NO_ABORT, HTTPStatus.NOT_IMPLEMENTED)
         if body.abort_all:
-            services.sessions.abort_all(key_of_request())
-        elif body.session_id is None or not services.sessions.abort(body.session_id):
+            serving.sessions.abort_all(key_of_request())
+        elif body.session_id is None or not serving.sessions.abort(body.session_id):
             raise InvalidRequest(f"Session {body.session_id} not found.", param="session_id")
         return Response()
 
@@ -84,7 +82,7 @@ def add_control_routes(
         """Abort running requests and free all memory. Requests are rejected until `/wakeup`."""
         sleep_level = _level(level)
         # No await before new requests are rejected, so none can slip in.
-        services.sessions.abort_all(None)
+        serving.sessions.abort_all(None)
         await control.sleep(sleep_level)
         return Response()
 
@@ -104,8 +102,7 @@ def add_control_routes(
     @router.get(f"{prefix}/is_sleeping", response_model=SleepState)
     async def is_sleeping() -> Response:
         """Report whether the server sleeps."""
-        state: SleepState = {"is_sleeping": control.is_sleeping}
-        return json_reply(state)
+        return json_reply({"is_sleeping": control.is_sleeping})
 
     @router.post(f"{prefix}/update_weights", response_model=None)
     async def update_weights(body: UpdateWeightsRequest) -> Response:
@@ -150,11 +147,9 @@ def _gguf_parts(body: UpdateWeightsRequest) -> list[bytes]:
             "serialized_named_tensors: must be base64 of a GGUF file, or a list of such texts",
             param="serialized_named_tensors",
         )
+    texts = [tensors] if isinstance(tensors, str) else tensors
     try:
-        return [
-            a2b_base64(text, strict_mode=True)
-            for text in ([tensors] if isinstance(tensors, str) else tensors)
-        ]
+        return [a2b_base64(text, strict_mode=True) for text in texts]
     except (binascii.Error, ValueError) as error:
         raise InvalidRequest(
             f"serialized_named_tensors: this is not base64: {error}", param="serialized_named_tensors"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 from fastapi import APIRouter
@@ -19,7 +19,7 @@ from jan_serve.core.events import Completed, GenerationEvent, StatePreserved
 from jan_serve.core.kv_transfer import PeerEndpoint, RemoteState
 from jan_serve.core.request import GenerationRequest
 from jan_serve.dialects.lmdeploy.outline import DISTSERVE
-from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session
+from jan_serve.dialects.lmdeploy.serving import Serving, Session
 from jan_serve.dialects.ports import PeerLinks
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import Renderer
@@ -32,10 +32,8 @@ Protocol = Annotated[
     Literal[1, 2, 3],
     Field(description="1 TCP, 2 RDMA, 3 NVLINK. Caches always travel over TCP here."),
 ]
-_MAX_ENDPOINTS = 64
-SUCCESS = 1
-FAIL = 2
-TCP = 1
+_MAX_ENDPOINTS: Final = 64
+_SUCCESS, _FAIL, _TCP = 1, 2, 1
 
 
 class EngineConfig(LaxModel):
@@ -197,31 +195,35 @@ def _remote(body: MigrationFields) -> RemoteState | None:
     )
 
 
-class PreservedCache:
-    """The preserved state of the prompt, once it is known, as reply members."""
+class CacheReply:
+    """A whole reply with the members about its cache. Its id is the session id, by which the cache is fetched.
 
-    def __init__(self) -> None:
+    kept: the preserved state of the prompt, once it is known.
+    """
+
+    def __init__(self, renderer: Renderer, session: Session) -> None:
+        self.add, self.chunks, self._whole = renderer.add, renderer.chunks, renderer.body
+        self._session = session
         self.kept: StatePreserved | None = None
 
-    def members(self) -> dict[str, Any]:
-        """`cache_block_ids` and `remote_token_ids`."""
-        if self.kept is None:
-            return {"cache_block_ids": None, "remote_token_ids": None}
-        return {
-            "cache_block_ids": list(range(math.ceil(self.kept.tokens / BLOCK_SIZE))),
-            "remote_token_ids": [self.kept.next_token],
-        }
+    def body(self) -> object:
+        blocks = tokens = None
+        if self.kept is not None:
+            blocks = list(range(math.ceil(self.kept.tokens / BLOCK_SIZE)))
+            tokens = [self.kept.next_token]
+        body = cast(dict[str, Any], self._whole())
+        return {**body, "id": str(self._session.id), "cache_block_ids": blocks, "remote_token_ids": tokens}
 
 
 async def preserving(
     events: AsyncGenerator[GenerationEvent],
     session: Session,
     links: PeerLinks,
-    cache: PreservedCache,
+    reply: CacheReply,
     *,
     preserve: bool,
 ) -> AsyncGenerator[GenerationEvent]:
-    """The events of a request, with StatePreserved taken out and recorded in `cache`.
+    """The events of a request, with StatePreserved taken out and recorded in `reply`.
 
     preserve: once the request completes, other servers can fetch the state by session id. Otherwise, and on failure,
     the state is released. Raises InvalidRequest if the session id already has a state.
@@ -234,44 +236,24 @@ async def preserving(
             async for item in events:
                 match item:
                     case StatePreserved() as kept:
-                        cache.kept = kept
+                        reply.kept = kept
                         continue
-                    case Completed() if preserve and cache.kept is not None and session.id is not None:
-                        links.bind(session.caller, cache.kept.handle, session.id)
+                    case Completed() if preserve and reply.kept is not None and session.id is not None:
+                        links.bind(session.caller, reply.kept.handle, session.id)
                         bound = True
                     case _:
                         pass
                 yield item
     finally:
-        if cache.kept is not None and not bound:
-            links.release(cache.kept.handle)
+        if reply.kept is not None and not bound:
+            links.release(reply.kept.handle)
 
 
-class CacheReply:
-    """A whole reply with the members about its cache."""
-
-    def __init__(self, renderer: Renderer, session: Session, cache: PreservedCache) -> None:
-        self._renderer = renderer
-        self.add, self.chunks = renderer.add, renderer.chunks
-        self._session = session
-        self._cache = cache
-
-    def body(self) -> object:
-        """The reply. Its id is the session id, by which the cache is fetched."""
-        body = self._renderer.body()
-        if not isinstance(body, dict):
-            return body
-        members: dict[str, Any] = {**body, "id": str(self._session.id), **self._cache.members()}
-        return members
-
-
-def add_distserve_routes(
-    router: APIRouter, services: LmdeployServices, links: PeerLinks, prefix: str
-) -> None:
+def add_distserve_routes(router: APIRouter, serving: Serving, links: PeerLinks, prefix: str) -> None:
     @router.get(f"{prefix}{DISTSERVE}/engine_info", response_model=str)
     async def engine_info(request: Request) -> Response:
         """Describe the default model's engine, as a string of JSON. Loads the model."""
-        _, facts = await while_connected(request, services.generation.facts(None))
+        _, facts = await while_connected(request, serving.generation.facts(None))
         layout = {
             "tp_size": 1,
             "ep_size": 1,
@@ -290,12 +272,11 @@ def add_distserve_routes(
         _check_parallelism(body)
         endpoint = await links.initialize(key_of_request(), body.local_engine_id, body.remote_engine_id)
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        reply: InitializeReply = {
-            "status": SUCCESS,
-            "engine_endpoint_info": {"zmq_address": f"tcp://{host}:{endpoint.port}"},
-            "kvtransfer_endpoint_info": [{"protocol": TCP, "endpoint_info": endpoint.to_text()}],
-        }
-        return json_reply(reply)
+        transfer = {"protocol": _TCP, "endpoint_info": endpoint.to_text()}
+        address = {"zmq_address": f"tcp://{host}:{endpoint.port}"}
+        return json_reply(
+            {"status": _SUCCESS, "engine_endpoint_info": address, "kvtransfer_endpoint_info": [transfer]}
+        )
 
     @router.post(f"{prefix}{DISTSERVE}/p2p_connect", response_model=ConnectReply)
     async def p2p_connect(request: Request, body: ConnectRequest) -> Response:
@@ -310,32 +291,25 @@ def add_distserve_routes(
         try:
             await while_connected(request, links.connect(key_of_request(), body.remote_engine_id, endpoint))
         except PeerFailed as error:
-            failed: ConnectReply = {"status": FAIL, "message": error.message}
-            return json_reply(failed)
-        reply: ConnectReply = {"status": SUCCESS}
-        return json_reply(reply)
+            return json_reply({"status": _FAIL, "message": error.message})
+        return json_reply({"status": _SUCCESS})
 
     @router.post(f"{prefix}{DISTSERVE}/p2p_drop_connect", response_model=DropReply)
     async def p2p_drop_connect(body: DropRequest) -> Response:
         """Drop the link with another server."""
         links.drop(key_of_request(), body.remote_engine_id)
-        reply: DropReply = {"success": True}
-        return json_reply(reply)
+        return json_reply({"success": True})
 
     @router.post(f"{prefix}{DISTSERVE}/free_cache", response_model=FreeReply)
     async def free_cache(body: FreeRequest) -> Response:
         """Free the preserved cache of a session."""
         links.free(key_of_request(), body.remote_session_id)
-        reply: FreeReply = {"status": "SUCCESS"}
-        return json_reply(reply)
+        return json_reply({"status": "SUCCESS"})
 
 
 def _check_parallelism(body: InitializeRequest) -> None:
     """Engines here are single processes, and peers must be too."""
-    for name, config in (
-        ("local_engine_config", body.local_engine_config),
-        ("remote_engine_config", body.remote_engine_config),
-    ):
+    for name in ("local_engine_config", "remote_engine_config"):
         for size in ("tp_size", "ep_size", "dp_size", "pp_size"):
-            if getattr(config, size) not in (1, None):
+            if getattr(getattr(body, name), size) not in (1, None):
                 raise InvalidRequest(f"{name}.{size}: must be 1", param=f"{name}.{size}")

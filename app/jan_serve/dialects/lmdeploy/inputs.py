@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
-from jan_serve.dialects.lmdeploy.serving import LmdeployServices
+from jan_serve.dialects.lmdeploy.serving import Serving
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import on_model
 from jan_serve.dialects.shared.embedding_list import (
@@ -101,25 +101,8 @@ class HealthReply(TypedDict):
     message: str
 
 
-class Permission(TypedDict):
-    """Has no effect."""
-
-    id: str
-    object: Literal["model_permission"]
-    created: int
-    allow_create_engine: bool
-    allow_sampling: bool
-    allow_logprobs: bool
-    allow_search_indices: bool
-    allow_view: bool
-    allow_fine_tuning: bool
-    organization: str
-    group: None
-    is_blocking: bool
-
-
 class ModelCard(TypedDict):
-    """An available model."""
+    """An available model. permission: as OpenAI once had them; they have no effect."""
 
     id: str
     object: Literal["model"]
@@ -127,7 +110,7 @@ class ModelCard(TypedDict):
     owned_by: Literal["lmdeploy"]
     root: str
     parent: None
-    permission: list[Permission]
+    permission: list[dict[str, Any]]
 
 
 class ModelList(TypedDict):
@@ -148,20 +131,39 @@ def pooling_inputs(value: str | list[Any]) -> Inputs:
         raise InvalidRequest("Input list contains an invalid type.", param="input") from None
 
 
-def add_encode_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
+def add_input_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
     @router.post(f"{prefix}/v1/encode", response_model=EncodeReply)
     async def encode(request: Request, body: EncodeRequest) -> Response:
         """Tokenize texts."""
         texts = [body.input] if isinstance(body.input, str) else body.input
-        rows = await while_connected(request, _encoded(services, texts, body))
+        rows = await while_connected(request, _encoded(serving, texts, body))
         if isinstance(body.input, str):
             return json_reply({"input_ids": rows[0], "length": len(rows[0])})
         return json_reply({"input_ids": rows, "length": [len(row) for row in rows]})
 
+    @router.post(f"{prefix}/pooling", response_model=PoolingReply)
+    async def pooling(request: Request, body: PoolingRequest) -> Response:
+        """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
+        work = partial(pool, inputs=pooling_inputs(body.input))
+        pooled = await on_model(request, serving.generation, body.model, work)
+        reply: PoolingReply = {
+            "id": f"pool-{uuid.uuid4().hex}",
+            "object": "list",
+            "created": int(time.time()),
+            "model": body.model or pooled.model,
+            "data": _pooled_items(pooled, as_base64=body.encoding_format == "base64"),
+            "usage": {
+                "prompt_tokens": pooled.prompt_tokens,
+                "total_tokens": pooled.prompt_tokens,
+                "completion_tokens": 0,
+            },
+        }
+        return json_reply(reply)
 
-async def _encoded(services: LmdeployServices, texts: Sequence[str], body: EncodeRequest) -> list[list[int]]:
+
+async def _encoded(serving: Serving, texts: Sequence[str], body: EncodeRequest) -> list[list[int]]:
     rows: list[list[int]] = []
-    async with services.generation.open(None) as model:
+    async with serving.generation.open(None) as model:
         bos = model.facts.special_tokens.get("bos")
         for text in texts:
             if body.do_preprocess:
@@ -177,34 +179,13 @@ async def _encoded(services: LmdeployServices, texts: Sequence[str], body: Encod
     return rows
 
 
-def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
+def add_embedding_route(router: APIRouter, serving: Serving, prefix: str) -> None:
     """LMDeploy always rejects this route; here it works as in OpenAI's API."""
 
     @router.post(f"{prefix}/v1/embeddings", response_model=CreateEmbeddingResponse)
     async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
         """Embed texts as vectors of unit length."""
-        return await embeddings_reply(request, services.generation, body, body.model)
-
-
-def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    @router.post(f"{prefix}/pooling", response_model=PoolingReply)
-    async def pooling(request: Request, body: PoolingRequest) -> Response:
-        """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
-        work = partial(pool, inputs=pooling_inputs(body.input))
-        pooled = await on_model(request, services.generation, body.model, work)
-        reply: PoolingReply = {
-            "id": f"pool-{uuid.uuid4().hex}",
-            "object": "list",
-            "created": int(time.time()),
-            "model": body.model or pooled.model,
-            "data": _pooled_items(pooled, as_base64=body.encoding_format == "base64"),
-            "usage": {
-                "prompt_tokens": pooled.prompt_tokens,
-                "total_tokens": pooled.prompt_tokens,
-                "completion_tokens": 0,
-            },
-        }
-        return json_reply(reply)
+        return await embeddings_reply(request, serving.generation, body, body.model)
 
 
 def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[PoolingData]:

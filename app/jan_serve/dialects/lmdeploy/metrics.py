@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import (
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 
 from jan_serve import __version__
 from jan_serve.core.engine_stats import STEP_SIZES
@@ -42,58 +37,57 @@ _PER_TOKEN_S: Final = (
     *(10.0, 20.0, 40.0, 80.0),
 )
 
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[RequestRecord], int]], ...]] = (
-    ("prompt_tokens", "Prompt tokens of finished requests.", lambda record: record.prompt_tokens),
-    (
-        "generation_tokens",
-        "Tokens generated for finished requests.",
-        lambda record: record.completion_tokens,
-    ),
-)
-_HISTOGRAMS: Final[
-    tuple[tuple[str, str, tuple[float, ...], Callable[[RequestRecord], Iterable[float | None]]], ...]
-] = (
-    ("request_prompt_tokens", "Prompt tokens.", _TOKENS, lambda record: (record.prompt_tokens,)),
-    ("request_generation_tokens", "Generated tokens.", _TOKENS, lambda record: (record.completion_tokens,)),
-    (
-        "time_to_first_token_seconds",
-        "From arrival to the first text.",
-        _FIRST_TOKEN_S,
-        lambda record: (record.first_token_s,),
-    ),
-    (
-        "time_per_output_token_seconds",
-        "Decode time over the tokens after the first one.",
-        _PER_TOKEN_S,
-        lambda record: (_per_token(record),),
-    ),
-    (
-        "iter_token_latency",
-        "Between neighbouring pieces of an answer.",
-        _PER_TOKEN_S,
-        lambda record: record.token_gaps_s,
-    ),
-    (
-        "e2e_request_latency_seconds",
-        "From arrival to the end.",
-        _SECONDS,
-        lambda record: (record.elapsed_s(),),
-    ),
-    ("request_queue_time_seconds", "Waiting in the engine.", _SECONDS, lambda record: (record.queue_s,)),
-    ("request_inference_time_seconds", "Prefill and decode.", _SECONDS, lambda record: (_inference(record),)),
-    ("request_prefill_time_seconds", "Prefill.", _SECONDS, lambda record: (record.prefill_s,)),
-    ("request_decode_time_seconds", "Decode.", _SECONDS, lambda record: (record.decode_s,)),
-)
+_COUNTERS: Final = {
+    "prompt_tokens": "Prompt tokens of finished requests.",
+    "generation_tokens": "Tokens generated for finished requests.",
+}
+_HISTOGRAMS: Final = {
+    "request_prompt_tokens": ("Prompt tokens.", _TOKENS),
+    "request_generation_tokens": ("Generated tokens.", _TOKENS),
+    "time_to_first_token_seconds": ("From arrival to the first text.", _FIRST_TOKEN_S),
+    "time_per_output_token_seconds": ("Decode time over the tokens after the first one.", _PER_TOKEN_S),
+    "iter_token_latency": ("Between neighbouring pieces of an answer.", _PER_TOKEN_S),
+    "e2e_request_latency_seconds": ("From arrival to the end.", _SECONDS),
+    "request_queue_time_seconds": ("Waiting in the engine.", _SECONDS),
+    "request_inference_time_seconds": ("Prefill and decode.", _SECONDS),
+    "request_prefill_time_seconds": ("Prefill.", _SECONDS),
+    "request_decode_time_seconds": ("Decode.", _SECONDS),
+}
+
+
+def _observed(record: RequestRecord) -> dict[str, float | None]:
+    """The values of counters and histograms, but for the gaps between pieces."""
+    prompt, generated = record.prompt_tokens, record.completion_tokens
+    prefill_s, decode_s = record.prefill_s, record.decode_s
+    return {
+        "prompt_tokens": prompt,
+        "generation_tokens": generated,
+        "request_prompt_tokens": prompt,
+        "request_generation_tokens": generated,
+        "time_to_first_token_seconds": record.first_token_s,
+        "time_per_output_token_seconds": None
+        if decode_s is None or generated < 2
+        else decode_s / (generated - 1),
+        "e2e_request_latency_seconds": record.elapsed_s(),
+        "request_queue_time_seconds": record.queue_s,
+        "request_inference_time_seconds": None
+        if prefill_s is None or decode_s is None
+        else prefill_s + decode_s,
+        "request_prefill_time_seconds": prefill_s,
+        "request_decode_time_seconds": decode_s,
+    }
+
+
 _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
-    (
-        "num_api_requests_routed",
-        "Requests that were given to the engine.",
-        lambda model: model.leases,
-    ),
+    ("num_api_requests_routed", "Requests that were given to the engine.", lambda model: model.leases),
     ("num_api_requests_waiting", "Requests that wait for the model.", lambda model: model.waiting),
     ("num_requests_running", "Sequences in the batch.", lambda model: model.stats.running),
     ("num_requests_waiting", "Sequences that wait in the engine.", lambda model: model.stats.waiting),
-    ("gpu_cache_usage_perc", "KV cells in use, 0 to 1.", lambda model: _cache_usage(model)),
+    (
+        "gpu_cache_usage_perc",
+        "KV cells in use, 0 to 1.",
+        lambda model: model.stats.cells_used / (model.stats.cells_total or 1),
+    ),
 )
 
 
@@ -102,14 +96,14 @@ class LmdeployMetrics:
 
     def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
         self._completed: defaultdict[str, int] = defaultdict(int)
-        self._counters = [
-            (Counter(f"lmdeploy:{name}", text, _LABELS, registry=registry), value)
-            for name, text, value in _COUNTERS
-        ]
-        self._histograms = [
-            (Histogram(f"lmdeploy:{name}", text, _LABELS, buckets=buckets, registry=registry), values)
-            for name, text, buckets, values in _HISTOGRAMS
-        ]
+        self._counters = {
+            name: Counter(f"lmdeploy:{name}", text, _LABELS, registry=registry)
+            for name, text in _COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(f"lmdeploy:{name}", text, _LABELS, buckets=buckets, registry=registry)
+            for name, (text, buckets) in _HISTOGRAMS.items()
+        }
         self._success = Counter(
             "lmdeploy:request_success",
             "Answers that came to their end.",
@@ -123,11 +117,13 @@ class LmdeployMetrics:
             return
         self._completed[record.model] += 1
         labels = (record.model, _ENGINE)
-        for counter, value in self._counters:
-            counter.labels(*labels).inc(value(record))
-        for histogram, values in self._histograms:
+        observed = _observed(record)
+        for name, counter in self._counters.items():
+            counter.labels(*labels).inc(observed[name] or 0)
+        for name, histogram in self._histograms.items():
             child = histogram.labels(*labels)
-            for value in values(record):
+            values = record.token_gaps_s if name == "iter_token_latency" else [observed[name]]
+            for value in values:
                 if value is not None:
                     child.observe(value)
         for reason in record.finish_reasons:
@@ -158,14 +154,9 @@ class _StateCollector(StateCollector):
         yield _step_sizes(models)
         config = InfoMetricFamily("lmdeploy:backend_config", "What runs here.", labels=_LABELS)
         for model in models:
-            config.add_metric(
-                (model.name, _ENGINE),
-                {
-                    "backend": "llama.cpp",
-                    "version": __version__,
-                    "cache_tokens": str(model.stats.cells_total),
-                },
-            )
+            cells = str(model.stats.cells_total)
+            facts = {"backend": "llama.cpp", "version": __version__, "cache_tokens": cells}
+            config.add_metric((model.name, _ENGINE), facts)
         yield config
 
 
@@ -173,24 +164,7 @@ def _step_sizes(models: Iterable[ModelStatus]) -> HistogramMetricFamily:
     family = HistogramMetricFamily("lmdeploy:iteration_tokens_total", "Tokens of a step.", labels=_LABELS)
     for model in models:
         steps = itertools.accumulate(model.stats.step_sizes or [0] * (len(STEP_SIZES) + 1))
-        buckets = list(
-            zip([*(str(float(size)) for size in STEP_SIZES), "+Inf"], map(float, steps), strict=True)
-        )
+        bounds = [*(str(float(size)) for size in STEP_SIZES), "+Inf"]
+        buckets = list(zip(bounds, map(float, steps), strict=True))
         family.add_metric((model.name, _ENGINE), buckets, float(model.stats.computed_tokens_total))
     return family
-
-
-def _per_token(record: RequestRecord) -> float | None:
-    later = record.completion_tokens - 1
-    return record.decode_s / later if record.decode_s is not None and later > 0 else None
-
-
-def _inference(record: RequestRecord) -> float | None:
-    if record.prefill_s is None or record.decode_s is None:
-        return None
-    return record.prefill_s + record.decode_s
-
-
-def _cache_usage(model: ModelStatus) -> float:
-    stats = model.stats
-    return stats.cells_used / stats.cells_total if stats.cells_total else 0.0

@@ -6,8 +6,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from jan_serve.dialects.lmdeploy.generate_dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
-from jan_serve.dialects.outline import Outline, routes
+from jan_serve.dialects.outline import Outline, members_reader, routes
 from jan_serve.dialects.shared.lmdeploy_forms import render_error
 from jan_serve.http.paths import is_below, reroute
 
@@ -24,6 +23,18 @@ CONTROL_PATHS: Final = (
 )
 ROOT_PATHS: Final = ("/v1/encode", "/pooling", DEPRECATED_CHAT, DISTSERVE, *CONTROL_PATHS)
 _STATE_PATHS: Final = (f"{PREFIX}/health", f"{PREFIX}/metrics")
+
+SHARED_PATH: Final = "/generate"
+LMDEPLOY_PATH: Final = "/lmdeploy/generate"
+_members: Final = members_reader("inputs", "prompt", "input_ids", "parameters")
+
+
+def is_lmdeploy_body(body: bytes) -> bool:
+    """Whether a body is LMDeploy's. False for anything but a JSON object."""
+    found = _members(body)
+    if found is None or "inputs" in found:
+        return False
+    return bool(found & {"prompt", "input_ids"}) or "parameters" not in found
 
 
 _NEWER: Final = ("/v1/messages", "/v1/responses")

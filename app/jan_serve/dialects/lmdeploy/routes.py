@@ -16,7 +16,7 @@ from jan_serve.core.transcript import started_s
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.health import Health
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
-from jan_serve.dialects.lmdeploy.chat.render import ChatForm, ChatRenderer
+from jan_serve.dialects.lmdeploy.chat.render import ChatRenderer
 from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
 from jan_serve.dialects.lmdeploy.common import (
     GenerationFields,
@@ -25,10 +25,8 @@ from jan_serve.dialects.lmdeploy.common import (
     ValidationErrorBody,
     check_bias,
     requested_session,
-    wants_usage,
 )
 from jan_serve.dialects.lmdeploy.completions import (
-    CompletionForm,
     CompletionRenderer,
     CompletionReply,
     CompletionRequest,
@@ -37,7 +35,6 @@ from jan_serve.dialects.lmdeploy.completions import (
 from jan_serve.dialects.lmdeploy.control import add_control_routes
 from jan_serve.dialects.lmdeploy.distserve import (
     CacheReply,
-    PreservedCache,
     add_distserve_routes,
     preserving,
     with_migration,
@@ -52,11 +49,10 @@ from jan_serve.dialects.lmdeploy.inputs import (
     HealthReply,
     ModelList,
     add_embedding_route,
-    add_encode_route,
-    add_pooling_route,
+    add_input_routes,
 )
 from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
-from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session, lmdeploy_services
+from jan_serve.dialects.lmdeploy.serving import Serving, Session
 from jan_serve.dialects.shared.answers import Renderer, answer
 from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody, in_band_error, permitted_card
@@ -71,7 +67,7 @@ from jan_serve.http.sse import STREAMED
 
 async def send_answer(
     request: Request,
-    services: LmdeployServices,
+    serving: Serving,
     session: Session,
     body: GenerationFields,
     requests: list[GenerationRequest],
@@ -80,27 +76,26 @@ async def send_answer(
     """Raises errors of the tree, and ClientGone."""
     choices = sum(generation.n for generation in requests)
     requests = with_migration(body, requests, stream=bool(body.stream))
-    events = session.run(generate_batch(services.generation.generate, requests), choices=choices)
-    if requests[0].keep_state and services.control is not None:
-        cache = PreservedCache()
-        links = services.control.links
-        events = preserving(events, session, links, cache, preserve=bool(body.preserve_cache))
-        renderer = CacheReply(renderer, session, cache)
+    events = session.run(generate_batch(serving.generation.generate, requests), choices=choices)
+    if requests[0].keep_state and serving.control is not None:
+        renderer = reply = CacheReply(renderer, session)
+        links = serving.control.links
+        events = preserving(events, session, links, reply, preserve=bool(body.preserve_cache))
     return await answer(
-        request, events, renderer, in_band_error, services.streams, stream=body.stream, done_after_error=True
+        request, events, renderer, in_band_error, serving.streams, stream=body.stream, done_after_error=True
     )
 
 
-def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
+def add_generation_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
     @router.post(f"{prefix}/generate", response_model=GenerateReply, responses=STREAMED)
     async def generate(request: Request, body: GenerateRequest) -> Response:
         """Continue a text or token ids with the default model, without a template."""
         generation = generate_request(body)
-        session = services.sessions.create(requested_session(body.session_id))
+        session = Session(serving.sessions, requested_session(body.session_id))
         renderer = GenerateRenderer(
             include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob)
         )
-        return await send_answer(request, services, session, body, [generation], renderer)
+        return await send_answer(request, serving, session, body, [generation], renderer)
 
     @router.post(f"{prefix}/v1/chat/completions", response_model=ChatReply, responses=STREAMED)
     async def chat_completions(request: Request, body: ChatRequest) -> Response:
@@ -108,33 +103,21 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
         generation = chat_request(body)
         bias = generation.sampling.logit_bias
         if bias:
-            _, facts = await while_connected(request, services.generation.facts(generation.model))
+            _, facts = await while_connected(request, serving.generation.facts(generation.model))
             check_bias(bias, facts.n_vocab)
-        session = services.sessions.create(requested_session(body.session_id))
+        session = Session(serving.sessions, requested_session(body.session_id))
         head = ReplyFacts(session, started_s(), body.model)
-        form = ChatForm(
-            choices=generation.n,
-            include_stop=generation.stopping.include_stop,
-            token_ids=bool(body.return_token_ids),
-            top=None if generation.logprobs is None else body.top_logprobs,
-            include_usage=wants_usage(body),
-        )
-        return await send_answer(request, services, session, body, [generation], ChatRenderer(head, form))
+        renderer = ChatRenderer(head, body, generation)
+        return await send_answer(request, serving, session, body, [generation], renderer)
 
     @router.post(f"{prefix}/v1/completions", response_model=CompletionReply, responses=STREAMED)
     async def completions(request: Request, body: CompletionRequest) -> Response:
         """Continue a text, or several."""
         requests = completion_requests(body)
-        session = services.sessions.create(requested_session(body.session_id))
+        session = Session(serving.sessions, requested_session(body.session_id))
         head = ReplyFacts(session, started_s(), body.model, shows_session=False)
-        form = CompletionForm(
-            choices=sum(generation.n for generation in requests),
-            include_stop=requests[0].stopping.include_stop,
-            token_ids=bool(body.return_token_ids),
-            logprobs=requests[0].logprobs is not None,
-            include_usage=wants_usage(body),
-        )
-        return await send_answer(request, services, session, body, requests, CompletionRenderer(head, form))
+        renderer = CompletionRenderer(head, body, requests)
+        return await send_answer(request, serving, session, body, requests, renderer)
 
 
 def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
@@ -166,9 +149,7 @@ def add_state_routes(
         return json_reply(reply, HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE)
 
     @router.get(
-        f"{prefix}/metrics",
-        responses={200: {"content": {"text/plain": {}}}},
-        response_class=Response,
+        f"{prefix}/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response
     )
     async def metrics() -> Response:
         """Prometheus text exposition; the same page as at the root."""
@@ -195,11 +176,10 @@ _ERRORS: Final = error_responses(
 
 def lmdeploy_router(services: Services) -> APIRouter:
     router = APIRouter(route_class=JsonRoute, responses=_ERRORS, tags=["LMDeploy"])
-    ours = lmdeploy_services(services)
+    ours = Serving(services)
     add_generation_routes(router, ours, PREFIX)
     for prefix in ("", PREFIX):
-        add_encode_route(router, ours, prefix)
-        add_pooling_route(router, ours, prefix)
+        add_input_routes(router, ours, prefix)
         _add_deprecated_route(router, prefix)
         if ours.control is not None:
             add_distserve_routes(router, ours, ours.control.links, prefix)

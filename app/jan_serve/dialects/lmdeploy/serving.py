@@ -1,12 +1,8 @@
-"""One application's state for LMDeploy's routes:
-
-the generation service, and sessions, which are running requests by id that `/abort_request` can end.
-"""
+"""One application's state for LMDeploy's routes, and sessions: requests by id, which `/abort_request` can end."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Final
 
 import msgspec
 
@@ -23,11 +19,9 @@ from jan_serve.core.events import (
 )
 from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.errors import InvalidRequest, JanServeError
 from jan_serve.generation.deadline import Deadline
 from jan_serve.generation.service import GenerationService
-from jan_serve.http.sse import StreamSettings
 
 _ID_BITS = 52
 """Size of drawn ids: every client reads such integers exactly (RFC 8259, section 6)."""
@@ -77,36 +71,28 @@ class Session:
 
 
 class Sessions:
+    """live: by key and id."""
+
     def __init__(self) -> None:
-        self._live: dict[tuple[str, int], Session] = {}
-
-    def __len__(self) -> int:
-        return len(self._live)
-
-    def create(self, requested_id: int | None) -> Session:
-        """A session that is not live yet. requested_id: None draws one."""
-        return Session(self, requested_id)
-
-    def is_live(self, session_id: int) -> bool:
-        return (key_of_request(), session_id) in self._live
+        self.live: dict[tuple[str, int], Session] = {}
 
     def enter(self, session: Session) -> int:
         """Register the session. Raises InvalidRequest if its id is in use."""
         session_id = session.requested_id
         if session_id is None:
             session_id = int(random_hex(8), 16) >> (64 - _ID_BITS)
-        elif (session.caller, session_id) in self._live:
+        elif (session.caller, session_id) in self.live:
             raise InvalidRequest(f"The session_id {session_id} is occupied.", param="session_id")
-        self._live[session.caller, session_id] = session
+        self.live[session.caller, session_id] = session
         return session_id
 
     def leave(self, session: Session) -> None:
-        if session.id is not None and self._live.get((session.caller, session.id)) is session:
-            del self._live[session.caller, session.id]
+        if session.id is not None and self.live.get((session.caller, session.id)) is session:
+            del self.live[session.caller, session.id]
 
     def abort(self, session_id: int) -> bool:
         """End a session of the current request's key. Returns whether it existed."""
-        session = self._live.get((key_of_request(), session_id))
+        session = self.live.get((key_of_request(), session_id))
         if session is None:
             return False
         session.abort()
@@ -114,7 +100,7 @@ class Sessions:
 
     def abort_all(self, caller: str | None) -> int:
         """End the sessions of a key, or all. Returns how many there were, including those that wait for their model."""
-        sessions = [session for session in self._live.values() if caller in (None, session.caller)]
+        sessions = [session for session in self.live.values() if caller in (None, session.caller)]
         for session in sessions:
             session.abort()
         return len(sessions)
@@ -162,31 +148,16 @@ async def _next(events: AsyncGenerator[GenerationEvent]) -> GenerationEvent | No
     return await anext(events, None)
 
 
-_NO_PINGS: Final = 0.0
+class Serving:
+    """Shared by all requests. Unlike in other dialects, an unknown model is always an error.
 
-
-class LmdeployServices(msgspec.Struct, frozen=True):
-    """Unlike in other dialects, an unknown model is always an error.
-
-    streams: without keep-alive comments, because LMDeploy's client reads every line as JSON. control: None if the
-    server has no control plane.
+    control: None if the server has no control plane.
     """
 
-    generation: GenerationService
-    models: ServedModels
-    sessions: Sessions
-    streams: StreamSettings
-    control: ControlPlane | None = None
-
-
-def lmdeploy_services(services: Services) -> LmdeployServices:
-    models, running, control = services.models, services.running, services.control
-    return LmdeployServices(
-        generation=GenerationService(
-            models, services.preparer, running, None if control is None else control.links
-        ),
-        models=models,
-        sessions=Sessions(),
-        streams=msgspec.structs.replace(services.streams, ping_s=_NO_PINGS),
-        control=control,
-    )
+    def __init__(self, services: Services) -> None:
+        self.control = services.control
+        links = None if self.control is None else self.control.links
+        self.generation = GenerationService(services.models, services.preparer, services.running, links)
+        self.sessions = Sessions()
+        # LMDeploy's client reads every line as JSON, so that there are no keep-alive comments.
+        self.streams = msgspec.structs.replace(services.streams, ping_s=0.0)

@@ -108,19 +108,11 @@ class OllamaLogprob(OllamaCandidate):
     top_logprobs: NotRequired[list[OllamaCandidate]]
 
 
-class Counters(TypedDict):
-    """Tokens, and durations in nanoseconds: load and prompt and answer are parts of the total."""
-
-    total_duration: int
-    load_duration: int
-    prompt_eval_count: int
-    prompt_eval_duration: int
-    eval_count: int
-    eval_duration: int
-
-
 class ReplyLine(TypedDict):
-    """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
+    """A whole answer, or a line of a stream: the last one has done_reason and what follows it.
+
+    Durations are nanoseconds: load and prompt and answer are parts of the total.
+    """
 
     model: str
     created_at: str
@@ -150,14 +142,10 @@ _DEFAULTS: Final[dict[str, Any]] = {"temperature": 0.8, "top_k": 40, "top_p": 0.
 """Ollama's, where they are not those of SamplingParams."""
 
 OFF_TYPICAL: Final = 1.0
-_RANDOM_SEED: Final = -1
 
 
 class Options(NamedTuple):
-    """given: the fields that the request sets, by their names in SamplingParams and StopConditions.
-
-    num_ctx: the context that the request expects, None if it says nothing.
-    """
+    """given: names of fields that the request sets. num_ctx: the context that it expects, None if it says nothing."""
 
     sampling: SamplingParams
     stopping: StopConditions
@@ -171,17 +159,20 @@ def parse_options(options: Mapping[str, Any] | None) -> Options:
         for name, value in (options or {}).items()
         if name in OPTION_KINDS and value is not None
     }
-    fields: dict[str, Any] = {name: _ranged(name, values[name]) for name in _SAMPLING if name in values}
+    fields: dict[str, Any] = {name: values[name] for name in _SAMPLING if name in values}
+    for name, value in fields.items():
+        low, high = _SAMPLING[name]
+        if not low <= value <= high:
+            raise _wrong(name, f"must be from {low:g} to {high:g}")
     if fields.get("repeat_penalty") == 0:
         raise _wrong("repeat_penalty", "must be above 0; 1 is off")
     if fields.get("typical_p") == 0:
         fields["typical_p"] = OFF_TYPICAL
-    if "top_k" in values:
-        fields["top_k"] = min(max(values["top_k"], 0), MAX_INT)
-    if "repeat_last_n" in values:
-        fields["repeat_last_n"] = min(max(values["repeat_last_n"], -1), MAX_INT)
+    for name, least in (("top_k", 0), ("repeat_last_n", -1)):
+        if name in values:
+            fields[name] = min(max(values[name], least), MAX_INT)
     if "seed" in values:
-        fields["seed"] = _seed(values["seed"])
+        fields["seed"] = None if values["seed"] == -1 else values["seed"] % limits.SEEDS
     stopping: dict[str, Any] = {}
     if "num_predict" in values:
         limit = values["num_predict"]
@@ -211,17 +202,6 @@ def _typed(name: str, value: Any) -> Any:
         if kind == "float32":
             return float(min(max(value, -MAX_INT), MAX_INT))
     raise InvalidRequest(f'option "{name}" must be of type {kind}', param=name)
-
-
-def _ranged(name: str, value: float) -> float:
-    low, high = _SAMPLING[name]
-    if not low <= value <= high:
-        raise _wrong(name, f"must be from {low:g} to {high:g}")
-    return value
-
-
-def _seed(seed: int) -> int | None:
-    return None if seed == _RANDOM_SEED else seed % limits.SEEDS
 
 
 def _wrong(name: str, words: str) -> InvalidRequest:
@@ -263,8 +243,7 @@ def unloads(body: AnswerFields) -> bool:
 
 
 def job_of(body: AnswerFields, prompt: Prompt, task: str, warnings: tuple[str, ...] = ()) -> Job:
-    options: Options = parse_options(body.options)
-    think = think_of(body.think)
+    options = parse_options(body.options)
     return Job(
         request=GenerationRequest(
             model=model_name(body),
@@ -278,7 +257,7 @@ def job_of(body: AnswerFields, prompt: Prompt, task: str, warnings: tuple[str, .
             ttl_s=ttl_s(body.keep_alive),
         ),
         task=task,
-        think=think,
+        think=think_of(body.think),
         num_ctx=options.num_ctx,
         warnings=warnings,
     )

@@ -81,41 +81,44 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
     @router.post("/api/embed", summary="Embeddings", response_model=OllamaEmbedReply)
     async def embed(request: Request, body: OllamaEmbedRequest) -> Response:
         """Embed texts as vectors of unit length."""
-        started = time.perf_counter_ns()
-        name, keep = model_name(body), ttl_s(body.keep_alive)
-        parse_options(body.options)
-        vectors, count = [], 0
-        if body.input:
-            work = _embed(serving, name, body.input, body.dimensions or None, keep, cut=body.truncate is True)
-            result, load_ns = await while_connected(request, work)
-            count_tokens(request, result)
-            vectors = [item.embedding for item in await embedding_list(result.vectors, as_base64=False)]
-            count = result.prompt_tokens
-        else:
-            load_ns = await serving.load(request, name, keep)
-        return json_reply(
-            {
-                "model": name,
-                "embeddings": vectors,
-                "total_duration": time.perf_counter_ns() - started,
-                "load_duration": load_ns,
-                "prompt_eval_count": count,
-            }
-        )
+        started, cut = time.perf_counter_ns(), body.truncate is True
+        vectors, count, load_ns = await _vectors(request, serving, body, body.input, body.dimensions, cut=cut)
+        reply = {
+            "model": model_name(body),
+            "embeddings": vectors,
+            "total_duration": time.perf_counter_ns() - started,
+            "load_duration": load_ns,
+            "prompt_eval_count": count,
+        }
+        return json_reply(reply)
 
     @router.post("/api/embeddings", summary="Embedding of one text", response_model=OllamaEmbeddingsReply)
     async def embeddings(request: Request, body: OllamaEmbeddingsRequest) -> Response:
         """Embed one text; replaced by /api/embed."""
-        name, keep = model_name(body), ttl_s(body.keep_alive)
-        parse_options(body.options)
-        if not body.prompt:
-            await serving.load(request, name, keep)
-            return json_reply({"embedding": []})
-        work = _embed(serving, name, [body.prompt], None, keep, cut=False)
-        result, _ = await while_connected(request, work)
-        count_tokens(request, result)
-        [item] = await embedding_list(result.vectors, as_base64=False)
-        return json_reply({"embedding": item.embedding})
+        texts = [body.prompt] if body.prompt else []
+        vectors, *_ = await _vectors(request, serving, body, texts)
+        return json_reply({"embedding": vectors[0] if vectors else []})
+
+
+async def _vectors(
+    request: Request,
+    serving: Serving,
+    body: OllamaEmbedRequest | OllamaEmbeddingsRequest,
+    texts: Sequence[str],
+    dimensions: int | None = None,
+    *,
+    cut: bool = False,
+) -> tuple[list[Any], int, int]:
+    """The vectors, the tokens, and the nanoseconds of the load. Raises as `_embed`, and InvalidRequest."""
+    name, keep = model_name(body), ttl_s(body.keep_alive)
+    parse_options(body.options)
+    if not texts:
+        return [], 0, await serving.load(request, name, keep)
+    work = _embed(serving, name, texts, dimensions or None, keep, cut=cut)
+    result, load_ns = await while_connected(request, work)
+    count_tokens(request, result)
+    items = await embedding_list(result.vectors, as_base64=False)
+    return [item.embedding for item in items], result.prompt_tokens, load_ns
 
 
 async def _embed(

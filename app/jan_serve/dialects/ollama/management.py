@@ -137,10 +137,8 @@ def variant_of(
         adapter=adapter,
         license=body.license if isinstance(body.license, str) else "\n".join(body.license or ()) or None,
     )
-    return own if inherited is None else _over(inherited, own)
-
-
-def _over(inherited: Variant, own: Variant) -> Variant:
+    if inherited is None:
+        return own
     changes: dict[str, Any] = {
         "defaults": {**inherited.defaults, **own.defaults},
         "parameters": {**inherited.parameters, **own.parameters},
@@ -187,25 +185,19 @@ class PullLines:
             yield {"status": "success"}
 
 
+_NO_ACCOUNT: Final = "this server has no account at ollama.com"
+_NO_SEARCH: Final = "this server does not search the web"
+_NO_FETCH: Final = "this server fetches no web pages"
 _REFUSED: Final = {
     "/api/push": "this server does not publish models",
-    "/api/me": "this server has no account at ollama.com",
-    "/api/signin": "this server has no account at ollama.com",
-    "/api/signout": "this server has no account at ollama.com",
-    "/api/experimental/web_search": "this server does not search the web",
-    "/api/experimental/web_fetch": "this server fetches no web pages",
-    "/api/web_search": "this server does not search the web",
-    "/api/web_fetch": "this server fetches no web pages",
+    **dict.fromkeys(("/api/me", "/api/signin", "/api/signout"), _NO_ACCOUNT),
+    **dict.fromkeys(("/api/experimental/web_search", "/api/web_search"), _NO_SEARCH),
+    **dict.fromkeys(("/api/experimental/web_fetch", "/api/web_fetch"), _NO_FETCH),
 }
 
 
 def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore) -> None:
-    @router.post(
-        "/api/pull",
-        summary="Download a model",
-        response_model=OllamaProgress,
-        responses=STREAMED,
-    )
+    @router.post("/api/pull", summary="Download a model", response_model=OllamaProgress, responses=STREAMED)
     async def pull(request: Request, body: OllamaPullRequest) -> Response:
         """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
         steps = store.pull(without_latest_tag(model_name(body)))
@@ -237,12 +229,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         await store.add_variant(_variant(nothing, body.destination, found))
         return Response()
 
-    @router.post(
-        "/api/create",
-        summary="Make a variant",
-        response_model=OllamaProgress,
-        responses=STREAMED,
-    )
+    @router.post("/api/create", summary="Make a variant", response_model=OllamaProgress, responses=STREAMED)
     async def create(request: Request, body: OllamaCreateRequest) -> Response:
         """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""
         name = without_latest_tag(model_name(body))
@@ -260,9 +247,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
             [digest] = body.adapters.values()
             adapter = await store.keep_adapter(digest, name, found.model.name)
         await store.add_variant(_variant(body, name, found, adapter))
-        lines: list[OllamaProgress] = [
-            {"status": status} for status in (*notes, "writing manifest", "success")
-        ]
+        lines = [{"status": status} for status in (*notes, "writing manifest", "success")]
         if body.stream is False:
             return json_reply(lines[-1])
         return Response(b"".join(map(line, lines)), media_type=serving.streams.media_type)

@@ -1,7 +1,4 @@
-"""Models as Ollama's clients see them:
-
-rows of /api/tags and /api/ps, the answer of /api/show, capabilities, and names that always have a tag. Pure.
-"""
+"""Models as Ollama's clients see them: rows of lists, /api/show, capabilities, names that always have a tag. Pure."""
 
 from __future__ import annotations
 
@@ -106,11 +103,6 @@ class OllamaTensor(TypedDict):
     shape: list[int]
 
 
-class ShownMessage(TypedDict):
-    role: str
-    content: str
-
-
 class OllamaShowReply(TypedDict):
     """model_info: the file's header; its context_length is the one that the server gives.
 
@@ -122,33 +114,12 @@ class OllamaShowReply(TypedDict):
     template: NotRequired[str]
     system: NotRequired[str]
     license: NotRequired[str]
-    messages: NotRequired[list[ShownMessage]]
+    messages: NotRequired[list[dict[str, str]]]
     details: OllamaDetails
     model_info: dict[str, Any]
     tensors: NotRequired[list[OllamaTensor]]
     capabilities: list[str]
     modified_at: str
-
-
-class OllamaVersion(TypedDict):
-    version: str
-
-
-class OllamaCloud(TypedDict):
-    disabled: bool
-    source: str
-
-
-class OllamaStatus(TypedDict):
-    """cloud: there is none."""
-
-    cloud: OllamaCloud
-
-
-class Recommendations(TypedDict):
-    """Always empty: `jan-serve pull --list` suggests models."""
-
-    recommendations: list[dict[str, Any]]
 
 
 def capabilities(
@@ -231,7 +202,10 @@ def loaded_rows(
         model = by_name.get(state.name)
         if model is None or state.facts is None or state.state != "ready":
             continue
-        expires = now + _left(state)
+        left_s = state.ttl_left_s
+        expires = now + (
+            FOR_EVER if left_s is None else timedelta(seconds=min(left_s, FOR_EVER.total_seconds()))
+        )
         name = shown_names(model)[0]
         row: LoadedRow = {
             "name": name,
@@ -278,12 +252,6 @@ def parameter_size(count: int) -> str:
     if count >= 1_000_000:
         return f"{count / 1_000_000:.2f}M"
     return f"{count / 1_000:.2f}K" if count >= 1_000 else str(count)
-
-
-def _left(state: ModelStatus) -> timedelta:
-    if state.ttl_left_s is None:
-        return FOR_EVER
-    return timedelta(seconds=min(state.ttl_left_s, FOR_EVER.total_seconds()))
 
 
 def _on_device(taken: int, facts: ModelFacts) -> int:

@@ -11,6 +11,19 @@ from jan_serve.http.replies import json_bytes
 PREFIX: Final = "/api"
 UPLOADS: Final = "/api/blobs"
 
+
+def _list(path: str, latest: str, *, is_momentary: bool = False) -> ModelList:
+    """latest: the member with the time by which rows are sorted."""
+    return ModelList(
+        path,
+        "models",
+        "name",
+        lambda rows, _: {"models": rows},
+        lambda row: str(row.get(latest)),
+        is_momentary=is_momentary,
+    )
+
+
 OUTLINE: Final = Outline(
     (PREFIX,),
     errors={PREFIX: render_error},
@@ -26,22 +39,6 @@ OUTLINE: Final = Outline(
             lambda problem: json_bytes(error_body(problem)) + b"\n", b"application/x-ndjson", (b"\n",)
         )
     },
-    lists=(
-        ModelList(
-            "/api/tags",
-            "models",
-            "name",
-            lambda rows, _: {"models": rows},
-            lambda row: str(row.get("modified_at")),
-        ),
-        ModelList(
-            "/api/ps",
-            "models",
-            "name",
-            lambda rows, _: {"models": rows},
-            lambda row: str(row.get("expires_at")),
-            is_momentary=True,
-        ),
-    ),
+    lists=(_list("/api/tags", "modified_at"), _list("/api/ps", "expires_at", is_momentary=True)),
     prompt_members=("tools", "system", "messages", "prompt", "input"),
 )

@@ -276,18 +276,23 @@ VERSION: Final = "0.32.0"
 """The release of Ollama whose API this is. Clients compare it: Copilot wants 0.6.4 at least."""
 
 
+class OllamaCloud(TypedDict):
+    disabled: bool
+    source: str
+
+
 def add_server_routes(router: APIRouter) -> None:
-    @router.get("/api/version", response_model=models.OllamaVersion)
+    @router.get("/api/version", response_model=dict[str, str])
     async def version() -> Response:
         """The release of Ollama whose API this is."""
         return json_reply({"version": VERSION})
 
-    @router.get("/api/status", response_model=models.OllamaStatus)
+    @router.get("/api/status", response_model=dict[str, OllamaCloud])
     async def status() -> Response:
         """There are no models elsewhere."""
         return json_reply({"cloud": {"disabled": True, "source": "none"}})
 
-    @router.get("/api/experimental/model-recommendations", response_model=models.Recommendations)
+    @router.get("/api/experimental/model-recommendations", response_model=dict[str, list[Any]])
     async def recommendations() -> Response:
         """None."""
         return json_reply({"recommendations": []})

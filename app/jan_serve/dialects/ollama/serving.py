@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -28,15 +28,13 @@ from jan_serve.core.events import (
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.ollama.common import Counters, Job, OllamaCandidate, OllamaLogprob, thinking
+from jan_serve.dialects.ollama.common import Job, OllamaCandidate, OllamaLogprob, thinking
 from jan_serve.dialects.ollama.errors import Unsupported, error_body
 from jan_serve.dialects.shared.answers import FoldedAnswer, FoldedCall, answer, stop_detail
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_bytes
-
-_NS: Final = 1_000_000_000
 
 
 class OllamaFunction(TypedDict):
@@ -87,7 +85,8 @@ class ReplyFacts:
     def ending(self, reason: FinishReason, completed: Completed) -> dict[str, Any]:
         """The members of the last line."""
         timings, usage = completed.timings, completed.usage
-        counters: Counters = {
+        return {
+            "done_reason": "length" if reason == "length" else "stop",
             "total_duration": max(1, time.perf_counter_ns() - self._started_ns),
             "load_duration": max(1, self._load_ns),
             "prompt_eval_count": usage.prompt_tokens,
@@ -95,7 +94,6 @@ class ReplyFacts:
             "eval_count": usage.completion_tokens,
             "eval_duration": _ns(timings.decode_s),
         }
-        return {"done_reason": "length" if reason == "length" else "stop", **counters}
 
 
 class AnswerRenderer(FoldedAnswer):
@@ -182,7 +180,7 @@ def _calls(folded: Sequence[FoldedCall], first: int) -> list[OllamaCall]:
 
 def _ns(seconds: float) -> int:
     """Nanoseconds, at least one: clients divide by it."""
-    return max(1, round(seconds * _NS))
+    return max(1, round(seconds * 1_000_000_000))
 
 
 class Serving:
@@ -200,9 +198,8 @@ class Serving:
 
     async def answer(self, request: Request, job: Job, shape: Shape, *, stream: bool) -> Response:
         """Raises as GenerationService.generate, and Unsupported."""
-        head = ReplyFacts(job.name, shape, self.now)
-        events = self._events(job, head)
-        renderer = AnswerRenderer(head)
+        head = ReplyFacts(job.request.model or "", shape, self.now)
+        events, renderer = self._events(job, head), AnswerRenderer(head)
         return await answer(
             request, events, renderer, error_body, self.streams, stream=stream, done=b"", framed=line
         )

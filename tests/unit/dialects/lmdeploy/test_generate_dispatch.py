@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
-from jan_serve.dialects.lmdeploy.generate_dispatch import is_lmdeploy_body
+from jan_serve.dialects.lmdeploy.outline import is_lmdeploy_body
 from jan_serve.dialects.openai.dialect import openai_dialect
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels

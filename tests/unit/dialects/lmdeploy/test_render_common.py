@@ -17,7 +17,7 @@ from jan_serve.core.events import (
     Usage,
 )
 from jan_serve.dialects.lmdeploy.common import Answer, ReplyFacts, ids_of, texts_of
-from jan_serve.dialects.lmdeploy.serving import Sessions
+from jan_serve.dialects.lmdeploy.serving import Session, Sessions
 
 A, B, EOS = TokenInfo(1, b"a"), TokenInfo(2, b"b"), TokenInfo(9, b"</s>", True)
 
@@ -81,7 +81,7 @@ async def test_the_id_of_a_reply_is_that_of_its_session(
     requested: int | None, shows_session: bool, before: str, after: str | None
 ) -> None:
     sessions = Sessions()
-    session = sessions.create(requested)
+    session = Session(sessions, requested)
     head = ReplyFacts(session, 0, "m", shows_session)
     assert head.id == before
     session.id = sessions.enter(session)

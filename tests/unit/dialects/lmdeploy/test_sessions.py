@@ -20,6 +20,10 @@ WHOLE: list[GenerationEvent] = [
 ]
 
 
+def is_live(sessions: Sessions) -> bool:
+    return (key_of_request(), 7) in sessions.live
+
+
 class Source:
     """Events that stop at a gate, and whether they were closed."""
 
@@ -46,30 +50,30 @@ async def collected(session: Session, source: Source, choices: int = 1) -> list[
 
 async def test_a_session_lives_as_long_as_its_request() -> None:
     sessions = Sessions()
-    session = sessions.create(7)
+    session = Session(sessions, 7)
     events = session.run(Source(WHOLE).run(), choices=1)
-    assert not sessions.is_live(7)
+    assert not is_live(sessions)
     assert await anext(events) == WHOLE[0]
-    assert (sessions.is_live(7), len(sessions)) == (True, 1)
+    assert (is_live(sessions), len(sessions.live)) == (True, 1)
     assert [event async for event in events] == WHOLE[1:]
-    assert (sessions.is_live(7), len(sessions)) == (False, 0)
+    assert (is_live(sessions), len(sessions.live)) == (False, 0)
 
 
 async def test_an_id_in_use_is_refused_and_free_afterwards() -> None:
     sessions = Sessions()
-    first = sessions.create(7).run(Source(WHOLE).run(), choices=1)
+    first = Session(sessions, 7).run(Source(WHOLE).run(), choices=1)
     await anext(first)
     with pytest.raises(InvalidRequest) as error:
-        await collected(sessions.create(7), Source(WHOLE))
+        await collected(Session(sessions, 7), Source(WHOLE))
     assert error.value.message == "The session_id 7 is occupied."
-    assert sessions.is_live(7)
+    assert is_live(sessions)
     await first.aclose()
-    assert await collected(sessions.create(7), Source(WHOLE)) == WHOLE
+    assert await collected(Session(sessions, 7), Source(WHOLE)) == WHOLE
 
 
 async def test_drawn_ids_cannot_be_guessed_and_are_exact_in_every_client() -> None:
     sessions = Sessions()
-    drawn = [sessions.create(None) for _ in range(50)]
+    drawn = [Session(sessions, None) for _ in range(50)]
     for session in drawn:
         await collected(session, Source(WHOLE))
     ids = {session.id or 0 for session in drawn}
@@ -81,14 +85,14 @@ async def test_drawn_ids_cannot_be_guessed_and_are_exact_in_every_client() -> No
 async def test_the_sessions_of_another_key_are_not_there() -> None:
     sessions = Sessions()
     cache_salt.set("a key")
-    mine, source = sessions.create(7), Source(WHOLE, gate_at=1)
+    mine, source = Session(sessions, 7), Source(WHOLE, gate_at=1)
     running = asyncio.create_task(collected(mine, source))
     await source.waiting.wait()
     cache_salt.set("another key/somebody")
-    assert not sessions.is_live(7)
+    assert not is_live(sessions)
     assert not sessions.abort(7)
     assert sessions.abort_all(key_of_request()) == 0
-    assert await collected(sessions.create(7), Source(WHOLE)) == WHOLE
+    assert await collected(Session(sessions, 7), Source(WHOLE)) == WHOLE
     cache_salt.set("a key/somebody")
     assert sessions.abort_all(key_of_request()) == 1
     assert [event.reason for event in await running if isinstance(event, Finished)] == ["abort"]
@@ -97,14 +101,14 @@ async def test_the_sessions_of_another_key_are_not_there() -> None:
 @pytest.mark.parametrize("gate_at", range(len(WHOLE)))
 async def test_an_aborted_session_ends_as_any_other(gate_at: int) -> None:
     sessions = Sessions()
-    session = sessions.create(7)
+    session = Session(sessions, 7)
     source = Source(WHOLE, gate_at=gate_at)
     running = asyncio.create_task(collected(session, source))
     await source.waiting.wait()
     assert sessions.abort(7)
     events = await running
     assert source.closed
-    assert not sessions.is_live(7)
+    assert not is_live(sessions)
     assert events[:gate_at] == WHOLE[:gate_at]
     assert isinstance(events[0], Started)
     ends = [event.reason for event in events if isinstance(event, Finished)]
@@ -117,7 +121,7 @@ async def test_an_aborted_session_ends_as_any_other(gate_at: int) -> None:
 async def test_every_choice_that_runs_is_ended() -> None:
     sessions = Sessions()
     source = Source([*WHOLE[:3], TextDelta(1, "b"), WHOLE[3]], gate_at=4)
-    running = asyncio.create_task(collected(sessions.create(None), source, choices=3))
+    running = asyncio.create_task(collected(Session(sessions, None), source, choices=3))
     await source.waiting.wait()
     assert sessions.abort_all(None) == 1
     ends = [(event.index, event.reason) for event in await running if isinstance(event, Finished)]
@@ -138,16 +142,16 @@ async def test_a_failure_frees_the_id() -> None:
         raise EngineCrashed("gone")
 
     with pytest.raises(EngineCrashed):
-        async for _ in sessions.create(7).run(failing(), choices=1):
+        async for _ in Session(sessions, 7).run(failing(), choices=1):
             pass
-    assert len(sessions) == 0
+    assert len(sessions.live) == 0
 
 
 async def test_cancelling_frees_the_id_and_closes_the_work() -> None:
     sessions = Sessions()
     source = Source(WHOLE, gate_at=1)
-    running = asyncio.create_task(collected(sessions.create(7), source))
+    running = asyncio.create_task(collected(Session(sessions, 7), source))
     await source.waiting.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (source.closed, len(sessions)) == (True, 0)
+    assert (source.closed, len(sessions.live)) == (True, 0)

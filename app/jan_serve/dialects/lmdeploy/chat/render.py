@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-import msgspec
+from typing import Any
 
 from jan_serve.core.events import (
     Completed,
@@ -15,75 +14,30 @@ from jan_serve.core.events import (
     TokenInfo,
     ToolCallDelta,
 )
-from jan_serve.dialects.lmdeploy.chat.wire import (
-    CalledTool,
-    ChatChunk,
-    ChatReply,
-    Delta,
-    Logprobs,
-    TokenLogprob,
-    ToolCallPart,
-    TopLogprob,
-)
-from jan_serve.dialects.lmdeploy.chat.wire import Choice as WireChoice
-from jan_serve.dialects.lmdeploy.common import Answer, ReplyFacts, Usage, ids_of, texts_of
+from jan_serve.core.request import GenerationRequest
+from jan_serve.dialects.lmdeploy.chat.wire import CalledTool, ChatRequest, Choice, Logprobs, TokenLogprob
+from jan_serve.dialects.lmdeploy.common import Answer, ReplyFacts, ids_of, texts_of, wants_usage
 from jan_serve.dialects.shared.answers import FoldedChoice, stop_detail
-
-
-class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
-    """top: candidates besides each token; None shows no log-probabilities."""
-
-    choices: int = 1
-    include_stop: bool = False
-    token_ids: bool = False
-    top: int | None = None
-    include_usage: bool = False
-
-    def logprobs(self, tokens: Iterable[TokenInfo]) -> Logprobs | None:
-        if self.top is None:
-            return None
-        return {"content": [self._token(token, self.top) for token in tokens]}
-
-    def _token(self, token: TokenInfo, top: int) -> TokenLogprob:
-        """As in LMDeploy, `token` is the vocabulary's spelling, and `bytes` are of that spelling."""
-        others = [other for other in token.top if other.id != token.id][:top]
-        candidates: list[TopLogprob] = [
-            {"token": other.entry, "bytes": list(other.entry.encode()), "logprob": other.logprob}
-            for other in others
-        ]
-        return {
-            "token": token.entry,
-            "bytes": list(token.entry.encode()),
-            "logprob": token.logprob or 0.0,
-            "top_logprobs": candidates,
-        }
 
 
 class ChatRenderer(Answer):
     """A stream has thoughts, text and calls, the finish reason without text, then the usage on request."""
 
-    def __init__(self, head: ReplyFacts, form: ChatForm) -> None:
-        super().__init__(form.choices, include_stop=form.include_stop)
+    def __init__(self, head: ReplyFacts, body: ChatRequest, generation: GenerationRequest) -> None:
+        super().__init__(generation.n, include_stop=generation.stopping.include_stop)
         self._head = head
-        self._form = form
+        self._shows_ids = bool(body.return_token_ids)
+        self._top = None if generation.logprobs is None else body.top_logprobs
+        """Candidates besides each token; None shows no log-probabilities."""
+        self._includes_usage = wants_usage(body)
 
-    def body(self) -> ChatReply:
-        return {
-            "id": self._head.id,
-            "object": "chat.completion",
-            "created": self._head.created,
-            "model": self._head.model,
-            "choices": [self._choice(index, choice) for index, choice in enumerate(self.choices)],
-            "usage": self.usage(),
-        }
+    def body(self) -> dict[str, Any]:
+        choices = [self._choice(index, choice) for index, choice in enumerate(self.choices)]
+        return {**self._head.members("chat.completion"), "choices": choices, "usage": self.usage()}
 
-    def _choice(self, index: int, choice: FoldedChoice) -> WireChoice:
+    def _choice(self, index: int, choice: FoldedChoice) -> Choice:
         calls: list[CalledTool] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in choice.calls
         ]
         return {
@@ -91,82 +45,81 @@ class ChatRenderer(Answer):
             "message": {
                 "role": "assistant",
                 "content": choice.text,
-                "gen_tokens": choice.ids if self._form.token_ids else None,
+                "gen_tokens": choice.ids if self._shows_ids else None,
                 "reasoning_content": choice.thought or None,
                 "tool_calls": calls or None,
             },
-            "logprobs": self._form.logprobs(choice.tokens),
+            "logprobs": self._logprobs(choice.tokens),
             "finish_reason": choice.reason,
             **stop_detail(choice.finished),
         }
 
-    def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         self.add(event)
         match event:
             case TextDelta() as delta if self._is_shown(delta):
-                yield self._chunk(delta.index, self._delta(delta.tokens, content=delta.text), delta.tokens)
+                yield self._chunk(delta.index, delta.tokens, content=delta.text)
             case ReasoningDelta() as delta if self._is_shown(delta):
-                yield self._chunk(delta.index, self._delta(delta.tokens, thought=delta.text), delta.tokens)
+                yield self._chunk(delta.index, delta.tokens, thought=delta.text)
             case ToolCallDelta() as delta:
-                yield self._chunk(delta.index, self._delta((), calls=[_part(delta)]))
+                call = {
+                    "id": delta.id,
+                    "type": "function",
+                    "index": delta.call_index,
+                    "function": {"name": delta.name, "arguments": delta.arguments},
+                }
+                yield self._chunk(delta.index, (), calls=(call,))
             case Finished() as finished:
                 end = self.shown_end(finished)
-                yield self._chunk(finished.index, self._delta(end, content=texts_of(end)), end, finished)
-            case Completed() if self._form.include_usage:
-                yield self._shell(self.usage())
+                yield self._chunk(finished.index, end, content=texts_of(end), finished=finished)
+            case Completed() if self._includes_usage:
+                head = self._head.members("chat.completion.chunk")
+                yield {**head, "choices": [], "usage": self.usage()}
             case _:
                 pass
 
     def _is_shown(self, delta: TextDelta | ReasoningDelta) -> bool:
-        shows_tokens = self._form.token_ids or self._form.top is not None
+        shows_tokens = self._shows_ids or self._top is not None
         return bool(delta.text) or (shows_tokens and bool(delta.tokens))
 
-    def _delta(
+    def _chunk(
         self,
+        index: int,
         tokens: tuple[TokenInfo, ...],
         *,
         content: str = "",
         thought: str | None = None,
-        calls: list[ToolCallPart] | None = None,
-    ) -> Delta:
-        return {
-            "role": "assistant",
-            "content": content,
-            "reasoning_content": thought,
-            "gen_tokens": ids_of(tokens) if self._form.token_ids else None,
-            "tool_calls": calls or [],
+        calls: Iterable[dict[str, Any]] = (),
+        finished: Finished | None = None,
+    ) -> dict[str, Any]:
+        choice = {
+            "index": index,
+            "delta": {
+                "role": "assistant",
+                "content": content,
+                "reasoning_content": thought,
+                "gen_tokens": ids_of(tokens) if self._shows_ids else None,
+                "tool_calls": list(calls),
+            },
+            "logprobs": self._logprobs(tokens) if tokens else None,
+            "finish_reason": None if finished is None else finished.reason,
+            **stop_detail(finished),
         }
+        return {**self._head.members("chat.completion.chunk"), "choices": [choice], "usage": None}
 
-    def _chunk(
-        self, index: int, delta: Delta, tokens: tuple[TokenInfo, ...] = (), finished: Finished | None = None
-    ) -> ChatChunk:
-        chunk = self._shell(None)
-        chunk["choices"] = [
-            {
-                "index": index,
-                "delta": delta,
-                "logprobs": self._form.logprobs(tokens) if tokens else None,
-                "finish_reason": None if finished is None else finished.reason,
-                **stop_detail(finished),
-            }
-        ]
-        return chunk
-
-    def _shell(self, usage: Usage | None) -> ChatChunk:
-        return {
-            "id": self._head.id,
-            "object": "chat.completion.chunk",
-            "created": self._head.created,
-            "model": self._head.model,
-            "choices": [],
-            "usage": usage,
-        }
+    def _logprobs(self, tokens: Iterable[TokenInfo]) -> Logprobs | None:
+        return None if self._top is None else {"content": [_entry(token, self._top) for token in tokens]}
 
 
-def _part(delta: ToolCallDelta) -> ToolCallPart:
+def _entry(token: TokenInfo, top: int) -> TokenLogprob:
+    """As in LMDeploy, `token` is the vocabulary's spelling, and `bytes` are of that spelling."""
+    others = [other for other in token.top if other.id != token.id][:top]
     return {
-        "id": delta.id,
-        "type": "function",
-        "index": delta.call_index,
-        "function": {"name": delta.name, "arguments": delta.arguments},
+        "token": token.entry,
+        "bytes": list(token.entry.encode()),
+        "logprob": token.logprob or 0.0,
+        "top_logprobs": [
+            {"token": other.entry, "bytes": list(other.entry.encode()), "logprob": other.logprob}
+            for other in others
+        ],
     }

@@ -121,9 +121,9 @@ class Logprobs(TypedDict):
 
 
 class CalledFunction(TypedDict):
-    """arguments: JSON text. In a stream, the name comes once and the arguments in pieces."""
+    """arguments: JSON text."""
 
-    name: str | None
+    name: str
     arguments: str
 
 
@@ -157,38 +157,3 @@ class ChatReply(TypedDict):
     model: str
     choices: list[Choice]
     usage: Usage
-
-
-class ToolCallPart(TypedDict):
-    """Part of the call number `index`. The id comes with the name."""
-
-    id: str | None
-    type: Literal["function"]
-    index: int
-    function: CalledFunction
-
-
-class Delta(TypedDict):
-    role: Literal["assistant"]
-    content: str
-    reasoning_content: str | None
-    gen_tokens: list[int] | None
-    tool_calls: list[ToolCallPart]
-
-
-class ChunkChoice(StopDetail):
-    index: int
-    delta: Delta
-    logprobs: Logprobs | None
-    finish_reason: str | None
-
-
-class ChatChunk(TypedDict):
-    """One event of a stream. usage: null, except in the last event if requested."""
-
-    id: str
-    object: Literal["chat.completion.chunk"]
-    created: int
-    model: str
-    choices: list[ChunkChoice]
-    usage: Usage | None
