@@ -189,11 +189,8 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         content = await files.content(batch.owner, file) if file is not None else None
         if content is None:
             raise no_batch(batch_id)
-        return Response(
-            content,
-            media_type="application/x-jsonl",
-            headers={REQUEST_ID_HEADER: record_of(request.scope).request_id},
-        )
+        headers = {REQUEST_ID_HEADER: record_of(request.scope).request_id}
+        return Response(content, media_type="application/x-jsonl", headers=headers)
 
     @router.post(f"{_PATH}/{{batch_id}}/cancel", summary="Cancel a batch", response_model=MessageBatch)
     async def cancel_batch(request: Request, batch_id: str) -> Response:
@@ -214,9 +211,9 @@ def _reply(request: Request, body: Any) -> Response:
 
 
 def _time(seconds: int | None) -> str | None:
-    return (
-        None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-    )
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _shown(request: Request, batch: Batch) -> MessageBatch:

@@ -1,8 +1,4 @@
-"""All routes of the Anthropic dialect:
-
-/v1/messages, /v1/messages/count_tokens, and GET /v1/models of requests with `anthropic-version`, which lists models
-without loading any.
-"""
+"""All routes of the Anthropic dialect: /v1/messages, and /v1/models for requests with `anthropic-version`."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.anthropic.batches import add_batch_routes
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
-from jan_serve.dialects.anthropic.messages.parse import chat_prompt, message_request
+from jan_serve.dialects.anthropic.messages.parse import chat_prompt, message_request, shows_thoughts
 from jan_serve.dialects.anthropic.messages.render import PING, MessageEvents
 from jan_serve.dialects.anthropic.messages.wire import (
     CountTokensRequest,
@@ -47,11 +43,6 @@ from jan_serve.journal.files import FileTable
 
 _ACCEPTED: Final = ("claude", "anthropic")
 """Claude Code's picker takes ids that begin so (CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1)."""
-
-
-def bare_info(name: str) -> ModelInfo:
-    """A model of which only the name is known."""
-    return _info(name, 0, None)
 
 
 def model_infos(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> list[ModelInfo]:
@@ -90,7 +81,7 @@ def find_info(name: str, infos: Sequence[ModelInfo], aliases: dict[str, str]) ->
     return None
 
 
-def _info(name: str, modified_at: int, length: int | None) -> ModelInfo:
+def _info(name: str, modified_at: int = 0, length: int | None = None) -> ModelInfo:
     return {
         "type": "model",
         "id": name,
@@ -106,7 +97,7 @@ def add_model_routes(router: APIRouter, services: Services, prefix: str) -> None
     async def known() -> tuple[list[ModelInfo], dict[str, str]]:
         """The models, and aliases to their names."""
         if services.store is None:
-            return [bare_info(model.name) for model in await services.models.models()], {}
+            return [_info(model.name) for model in await services.models.models()], {}
         models = await services.store.models()
         return model_infos(models, services.models.snapshot().models), aliases_of(models)
 
@@ -138,19 +129,12 @@ def add_message_routes(
 ) -> None:
     streams = msgspec.structs.replace(services.streams, ping=PING)
 
-    @router.post(
-        "/v1/messages",
-        summary="Message",
-        response_model=MessageBody,
-        responses=STREAMED,
-    )
+    @router.post("/v1/messages", summary="Message", response_model=MessageBody, responses=STREAMED)
     async def create_message(request: Request, body: CreateMessageRequest) -> Response:
         """Continue a conversation, in the form of Anthropic's Messages API."""
-        parsed = message_request(body, strip_billing_line=strip_billing_line)
-        events = service.generate(parsed.generation)
-        renderer = MessageEvents(
-            f"msg_{random_hex(_ID_BYTES)}", body.model, shows_thoughts=parsed.shows_thoughts
-        )
+        events = service.generate(message_request(body, strip_billing_line=strip_billing_line))
+        message_id = f"msg_{random_hex(_ID_BYTES)}"
+        renderer = MessageEvents(message_id, body.model, shows_thoughts=shows_thoughts(body))
         request_id = record_of(request.scope).request_id
 
         def render_error(problem: Problem) -> AnthropicError:
@@ -170,9 +154,8 @@ def add_message_routes(
     async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
         """Count the tokens of the prompt, including tools. Loads the model."""
         record = record_of(request.scope)
-        parsed = chat_prompt(body, strip_billing_line=strip_billing_line)
-        record.warnings = parsed.warnings
-        tokens = await while_connected(request, count(body.model, parsed.prompt))
+        prompt, record.warnings = chat_prompt(body, strip_billing_line=strip_billing_line)
+        tokens = await while_connected(request, count(body.model, prompt))
         return json_reply({"input_tokens": tokens}, headers={REQUEST_ID_HEADER: record.request_id})
 
 

@@ -35,7 +35,8 @@ USER = Message(role="user", content="Hi")
 
 def messages_of(system: Any, first: str = "Hi", *, strips: bool = True) -> tuple[Message, ...]:
     body = {"model": "m", "system": system, "messages": [{"role": "user", "content": first}]}
-    return chat_prompt(CountTokensRequest.model_validate(body), strip_billing_line=strips).prompt.messages
+    prompt, _ = chat_prompt(CountTokensRequest.model_validate(body), strip_billing_line=strips)
+    return prompt.messages
 
 
 def blocks(*texts: str) -> list[dict[str, str]]:

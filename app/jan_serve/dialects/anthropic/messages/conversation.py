@@ -1,6 +1,4 @@
-"""Translates messages to the turns that chat templates know, and signs the thinking blocks that clients send back
-unread. Pure.
-"""
+"""Messages as the turns that chat templates know, and signatures of thoughts, which clients send back unread. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ class Conversation:
         self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
         self._turns: list[tuple[Literal["user", "assistant"], list[Block]]] = []
         self._num_new = 0  # blocks of the last message
-        self._fields = _Fields()
+        self._fields: _Fields = {}
         for index, message in enumerate(messages):
             self._add(message, f"messages[{index}]")
         if not self._turns:
@@ -91,7 +89,7 @@ class Conversation:
 
     def _add(self, message: wire.InputMessage, where: str) -> None:
         blocks = _blocks(message.content)
-        self._fields.add(blocks, f"{where}.content")
+        _note_fields(self._fields, blocks, f"{where}.content")
         foreign = next((block for block in blocks if isinstance(block, _FOREIGN[message.role])), None)
         if foreign is not None:
             article = "an" if message.role == "assistant" else "a"
@@ -137,11 +135,9 @@ class Conversation:
         ]
         if not result.is_error:
             return _content(parts)
-        match parts:
-            case [TextPart(text), *rest]:
-                return _content([TextPart(_ERROR + text), *rest])
-            case _:
-                return _content([TextPart(_ERROR), *parts])
+        if parts and isinstance(parts[0], TextPart):
+            return _content([TextPart(_ERROR + parts[0].text), *parts[1:]])
+        return _content([TextPart(_ERROR), *parts])
 
     def _text(self, blocks: Iterable[Block | ResultBlock]) -> str:
         texts: list[str] = []
@@ -182,27 +178,22 @@ def _left_out(blocks: Iterable[Block | ResultBlock], where: str) -> Iterator[str
                 pass
 
 
-class _Fields:
-    """Where the images and documents of a request are, for errors: turns are merged before their blocks are read."""
+_Fields = dict[int, str]
+"""Where the images and documents of a request are, by the id of their block, which outlives this. For errors: turns are
+merged before their blocks are read."""
 
-    def __init__(self) -> None:
-        self._fields: dict[int, str] = {}
 
-    def add(self, blocks: Iterable[Block | ResultBlock], where: str) -> None:
-        """The blocks must outlive this object."""
-        for index, block in enumerate(blocks):
-            match block:
-                case ImageBlock() | DocumentBlock(source=Base64Source()):
-                    self._fields[id(block)] = f"{where}[{index}].source"
-                case ToolResultBlock(content=list() as inner):
-                    self.add(inner, f"{where}[{index}].content")
-                case DocumentBlock(source=ContentSource(content=list() as inner)):
-                    self.add(inner, f"{where}[{index}].source.content")
-                case _:
-                    pass
-
-    def of(self, block: ImageBlock | DocumentBlock) -> str:
-        return self._fields.get(id(block), "messages")
+def _note_fields(fields: _Fields, blocks: Iterable[Block | ResultBlock], where: str) -> None:
+    for index, block in enumerate(blocks):
+        match block:
+            case ImageBlock() | DocumentBlock(source=Base64Source()):
+                fields[id(block)] = f"{where}[{index}].source"
+            case ToolResultBlock(content=list() as inner):
+                _note_fields(fields, inner, f"{where}[{index}].content")
+            case DocumentBlock(source=ContentSource(content=list() as inner)):
+                _note_fields(fields, inner, f"{where}[{index}].source.content")
+            case _:
+                pass
 
 
 def _blocks(content: str | Sequence[Block | ResultBlock]) -> list[Block]:
@@ -217,13 +208,9 @@ def _content(parts: Iterable[ContentPart]) -> str | tuple[ContentPart, ...]:
             content[-1] = TextPart(content[-1].text + _BETWEEN + part.text)
         else:
             content.append(part)
-    match content:
-        case []:
-            return ""
-        case [TextPart(text)]:
-            return text
-        case _:
-            return tuple(content)
+    if not content:
+        return ""
+    return content[0].text if len(content) == 1 and isinstance(content[0], TextPart) else tuple(content)
 
 
 def _parts(
@@ -238,7 +225,7 @@ def _parts(
             case TextBlock():
                 yield TextPart(block.text)
             case ImageBlock():
-                yield _image(block, fields.of(block))
+                yield _image(block, fields.get(id(block), "messages"))
             case SearchResultBlock():
                 texts = [part.text for part in block.content]
                 yield TextPart(_BETWEEN.join([f"{block.title} ({block.source})", *texts]))
@@ -269,7 +256,9 @@ def _document(block: DocumentBlock, fields: _Fields, *, must_read: bool) -> Iter
         case ContentSource(content=content):
             yield from _parts(_blocks(content), fields)
         case Base64Source(data=data):
-            yield DocumentPart(data, fields.of(block), note=None if must_read else DOCUMENT_NOTE)
+            yield DocumentPart(
+                data, fields.get(id(block), "messages"), note=None if must_read else DOCUMENT_NOTE
+            )
         case _ if not must_read:
             yield TextPart(DOCUMENT_NOTE)
         case source:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint
 from jan_serve.core.messages import Tool, ToolChoice
 from jan_serve.core.request import (
@@ -31,33 +29,18 @@ _DEFAULTS: Final = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0
 """llama.cpp's: Anthropic documents a temperature of 1 for its own models."""
 
 
-class ParsedMessage(msgspec.Struct, frozen=True):
-    """shows_thoughts: the answer holds the text of thoughts."""
-
-    generation: GenerationRequest
-    shows_thoughts: bool
-
-
-class ParsedPrompt(msgspec.Struct, frozen=True):
-    """warnings: parts that are left out."""
-
-    prompt: ChatPrompt
-    warnings: tuple[str, ...]
-
-
-def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool = True) -> ParsedMessage:
-    parsed = chat_prompt(body, strip_billing_line=strip_billing_line)
-    sampling = SamplingParams(
-        temperature=_DEFAULTS.temperature if body.temperature is None else body.temperature,
-        top_k=_DEFAULTS.top_k if body.top_k is None else min(body.top_k, MAX_INT),
-        top_p=_DEFAULTS.top_p if body.top_p is None else body.top_p,
-        min_p=_DEFAULTS.min_p,
-    )
+def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool = True) -> GenerationRequest:
+    prompt, warnings = chat_prompt(body, strip_billing_line=strip_billing_line)
     constraint, field = _constraint(body)
-    generation = GenerationRequest(
+    return GenerationRequest(
         model=body.model or None,
-        prompt=parsed.prompt,
-        sampling=sampling,
+        prompt=prompt,
+        sampling=SamplingParams(
+            temperature=_DEFAULTS.temperature if body.temperature is None else body.temperature,
+            top_k=_DEFAULTS.top_k if body.top_k is None else min(body.top_k, MAX_INT),
+            top_p=_DEFAULTS.top_p if body.top_p is None else body.top_p,
+            min_p=_DEFAULTS.min_p,
+        ),
         stopping=StopConditions(
             max_tokens=min(body.max_tokens, MAX_INT),
             stop=stop_texts(body.stop_sequences, field="stop_sequences"),
@@ -65,17 +48,23 @@ def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool
         constraint=constraint,
         constraint_field=field,
         given=explicit_fields(body, stop_sequences="stop"),
-        warnings=parsed.warnings,
+        warnings=warnings,
     )
-    return ParsedMessage(generation, _shows_thoughts(body.thinking))
 
 
-def chat_prompt(body: wire.CountTokensRequest, *, strip_billing_line: bool = True) -> ParsedPrompt:
+def shows_thoughts(body: wire.CreateMessageRequest) -> bool:
+    """Whether the answer holds the text of thoughts."""
+    return getattr(body.thinking, "display", None) != "omitted"
+
+
+def chat_prompt(
+    body: wire.CountTokensRequest, *, strip_billing_line: bool = True
+) -> tuple[ChatPrompt, tuple[str, ...]]:
+    """Also warnings of the parts that are left out."""
     conversation = Conversation(body.system, body.messages, strip_billing_line=strip_billing_line)
     tools, left_out = _tools(body)
     choice = body.tool_choice
-    warnings = [*conversation.warnings, *left_out]
-    warnings += [
+    unknown = [
         f"{name}: this server has none, and left it out"
         for name in ("mcp_servers", "container")
         if getattr(body, name)
@@ -85,10 +74,9 @@ def chat_prompt(body: wire.CountTokensRequest, *, strip_billing_line: bool = Tru
         tools=tools,
         tool_choice=_tool_choice(choice),
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
-        reasoning_budget=_reasoning_budget(body, conversation),
-        template_kwargs=_template_kwargs(body, conversation),
+        **_thinking(body, conversation),
     )
-    return ParsedPrompt(prompt, tuple(warnings))
+    return prompt, (*conversation.warnings, *left_out, *unknown)
 
 
 def _tools(body: wire.CountTokensRequest) -> tuple[tuple[Tool, ...], list[str]]:
@@ -139,26 +127,18 @@ def _thinks(body: wire.CountTokensRequest, conversation: Conversation) -> bool |
             return False
 
 
-def _reasoning_budget(body: wire.CountTokensRequest, conversation: Conversation) -> int | None:
-    if _thinks(body, conversation) is False:
-        return 0
-    if isinstance(body.thinking, wire.ThinkingEnabled):
-        return min(body.thinking.budget_tokens, MAX_INT)
-    return REASONING_BUDGETS.get(_effort(body) or "")
-
-
-def _template_kwargs(body: wire.CountTokensRequest, conversation: Conversation) -> dict[str, Any]:
-    kwargs: dict[str, Any] = {}
-    effort, thinks = _effort(body), _thinks(body, conversation)
-    if effort is not None:
-        kwargs["reasoning_effort"] = effort
-    if thinks is not None:
-        kwargs["enable_thinking"] = thinks
-    return kwargs
-
-
-def _effort(body: wire.CountTokensRequest) -> str | None:
-    return body.output_config.effort if body.output_config is not None else None
+def _thinking(body: wire.CountTokensRequest, conversation: Conversation) -> dict[str, Any]:
+    """The fields of ChatPrompt about thoughts."""
+    thinks = _thinks(body, conversation)
+    effort = body.output_config.effort if body.output_config is not None else None
+    kwargs = {"reasoning_effort": effort, "enable_thinking": thinks}
+    budget = REASONING_BUDGETS.get(effort or "")
+    if thinks is False:
+        budget = 0
+    elif isinstance(body.thinking, wire.ThinkingEnabled):
+        budget = min(body.thinking.budget_tokens, MAX_INT)
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    return {"reasoning_budget": budget, "template_kwargs": given}
 
 
 def _constraint(body: wire.CountTokensRequest) -> tuple[Constraint | None, str]:
@@ -175,7 +155,3 @@ def _constraint(body: wire.CountTokensRequest) -> tuple[Constraint | None, str]:
     if older is not None:
         return JsonSchemaConstraint(older.schema_), "output_format"
     return None, RESPONSE_FORMAT
-
-
-def _shows_thoughts(thinking: wire.Thinking | None) -> bool:
-    return getattr(thinking, "display", None) != "omitted"

@@ -119,14 +119,9 @@ class MessageEvents:
     def _start(self, block: _OpenBlock) -> Iterator[Event]:
         yield from self._close()
         self._open = block
-        shown: ContentBlock
-        match block.kind:
-            case "text":
-                shown = {"type": "text", "text": ""}
-            case "thinking":
-                shown = {"type": "thinking", "thinking": "", "signature": ""}
-            case "tool_use":
-                shown = {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+        shown = self._whole(block)
+        if "signature" in shown:
+            shown["signature"] = ""
         yield {"type": "content_block_start", "index": self._index, "content_block": shown}
 
     def _delta(self, delta: dict[str, str], text: str) -> Event:

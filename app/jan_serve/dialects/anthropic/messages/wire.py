@@ -1,7 +1,4 @@
-"""Wire types of /v1/messages and /v1/messages/count_tokens:
-
-requests with their content blocks and tools, and answers.
-"""
+"""Wire types of /v1/messages and /v1/messages/count_tokens: requests with their blocks and tools, and answers."""
 
 from __future__ import annotations
 
@@ -188,17 +185,10 @@ class AnthropicTool(WireModel):
     name: str | None = None
 
 
-_CUSTOM: Final = "custom"
-_KNOWN: Final = frozenset({_CUSTOM})
-
-
-def _tag(value: object) -> str:
-    """A tool without a type is the client's."""
-    return tag_of(value, _KNOWN) or _CUSTOM
-
-
+# A tool without a type is the client's.
 Tool = Annotated[
-    Annotated[ClientTool, Tag(_CUSTOM)] | Annotated[AnthropicTool, Tag("other")], Discriminator(_tag)
+    Annotated[ClientTool, Tag("custom")] | Annotated[AnthropicTool, Tag("other")],
+    Discriminator(lambda value: tag_of(value, frozenset({"custom"})) or "custom"),
 ]
 Tools = Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")]
 
@@ -217,8 +207,6 @@ class ToolByName(WireModel):
 
 
 ToolChoice = Annotated[ToolMode | ToolByName, Discriminator("type")]
-
-
 Count = Annotated[Int, Between(0)]
 Display = Literal["summarized", "omitted"]
 
@@ -320,10 +308,6 @@ Event = dict[str, Any]
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
 
 
-class ThinkingTokens(TypedDict):
-    thinking_tokens: int
-
-
 class MessageUsage(TypedDict):
     """The prompt has input_tokens and cache_read_input_tokens, which were in the prefix cache."""
 
@@ -331,7 +315,7 @@ class MessageUsage(TypedDict):
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
-    output_tokens_details: NotRequired[ThinkingTokens]
+    output_tokens_details: NotRequired[dict[Literal["thinking_tokens"], int]]
 
 
 class ContentBlock(TypedDict):
@@ -346,14 +330,11 @@ class ContentBlock(TypedDict):
     input: NotRequired[dict[str, Any]]
 
 
-class StopDetails(TypedDict):
-    """Why `max_tokens` ended an answer that had fewer: its text repeated itself."""
-
-    type: Literal["repetition_detected"]
-
-
 class MessageBody(TypedDict):
-    """An answer. stop_reason: null at the start of a stream. stop_sequence: the text that ended it."""
+    """An answer. stop_reason: null at the start of a stream. stop_sequence: the text that ended it.
+
+    stop_details: why `max_tokens` ended an answer that had fewer: its text repeated itself.
+    """
 
     id: str
     type: Literal["message"]
@@ -362,7 +343,7 @@ class MessageBody(TypedDict):
     content: list[ContentBlock]
     stop_reason: StopReason | None
     stop_sequence: str | None
-    stop_details: NotRequired[StopDetails]
+    stop_details: NotRequired[dict[Literal["type"], Literal["repetition_detected"]]]
     usage: MessageUsage
 
 

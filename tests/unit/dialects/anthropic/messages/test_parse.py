@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.messages import Message, Tool, ToolChoice
 from jan_serve.core.request import ChatPrompt, GenerationRequest, SamplingParams, StopConditions
-from jan_serve.dialects.anthropic.messages.parse import ParsedMessage, message_request
+from jan_serve.dialects.anthropic.messages.parse import message_request, shows_thoughts
 from jan_serve.dialects.anthropic.messages.wire import CreateMessageRequest
 from jan_serve.errors import InvalidRequest
 
@@ -19,13 +19,16 @@ DEFAULTS: Final = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.
 TOOL: Final[dict[str, Any]] = {"name": "ls", "input_schema": {"type": "object"}}
 
 
-def parsed(**body: Any) -> ParsedMessage:
-    values = {"model": "m", "max_tokens": 9, "messages": HI} | body
-    return message_request(CreateMessageRequest.model_validate(values))
+def message(**body: Any) -> CreateMessageRequest:
+    return CreateMessageRequest.model_validate({"model": "m", "max_tokens": 9, "messages": HI} | body)
+
+
+def parsed(**body: Any) -> GenerationRequest:
+    return message_request(message(**body))
 
 
 def prompt(**body: Any) -> ChatPrompt:
-    found = parsed(**body).generation.prompt
+    found = parsed(**body).prompt
     assert isinstance(found, ChatPrompt)
     return found
 
@@ -33,32 +36,30 @@ def prompt(**body: Any) -> ChatPrompt:
 def test_defaults() -> None:
     off = {"enable_thinking": False}
     messages = (Message(role="user", content="Hi"),)
-    assert parsed() == ParsedMessage(
-        GenerationRequest(
-            model="m",
-            prompt=ChatPrompt(messages=messages, reasoning_budget=0, template_kwargs=off),
-            sampling=DEFAULTS,
-            stopping=StopConditions(max_tokens=9),
-            given=frozenset({"model", "max_tokens", "messages"}),
-        ),
-        shows_thoughts=True,
+    assert parsed() == GenerationRequest(
+        model="m",
+        prompt=ChatPrompt(messages=messages, reasoning_budget=0, template_kwargs=off),
+        sampling=DEFAULTS,
+        stopping=StopConditions(max_tokens=9),
+        given=frozenset({"model", "max_tokens", "messages"}),
     )
+    assert shows_thoughts(message())
 
 
 def test_sampling() -> None:
-    found = parsed(temperature=0, top_p=0.5, top_k=3, stop_sequences=["a", "b"]).generation
+    found = parsed(temperature=0, top_p=0.5, top_k=3, stop_sequences=["a", "b"])
     assert found.sampling == SamplingParams(temperature=0.0, top_p=0.5, top_k=3, min_p=0.05)
     assert found.stopping.stop == ("a", "b")
     assert found.given is not None
     assert {"temperature", "top_p", "top_k", "stop", "max_tokens"} <= found.given
-    nulls = parsed(temperature=None, top_p=None, top_k=None, stop_sequences=None).generation
+    nulls = parsed(temperature=None, top_p=None, top_k=None, stop_sequences=None)
     assert nulls.sampling == DEFAULTS
     assert nulls.given == frozenset({"model", "max_tokens", "messages"})
 
 
 def test_no_tokens_only_read_the_prompt_and_very_many_are_a_limit() -> None:
-    assert parsed(max_tokens=0).generation.stopping.max_tokens == 0
-    assert parsed(max_tokens=10**12).generation.stopping.max_tokens == (1 << 31) - 1
+    assert parsed(max_tokens=0).stopping.max_tokens == 0
+    assert parsed(max_tokens=10**12).stopping.max_tokens == (1 << 31) - 1
 
 
 RESULT: Final[list[dict[str, Any]]] = [
@@ -87,9 +88,9 @@ def test_thinking(body: dict[str, Any], budget: int | None, kwargs: dict[str, An
 
 
 def test_thoughts_are_shown_unless_they_are_omitted() -> None:
-    assert parsed(thinking={"type": "adaptive", "display": "summarized"}).shows_thoughts
-    assert not parsed(thinking={"type": "adaptive", "display": "omitted"}).shows_thoughts
-    assert not parsed(thinking={"type": "enabled", "budget_tokens": 9, "display": "omitted"}).shows_thoughts
+    assert shows_thoughts(message(thinking={"type": "adaptive", "display": "summarized"}))
+    assert not shows_thoughts(message(thinking={"type": "adaptive", "display": "omitted"}))
+    assert not shows_thoughts(message(thinking={"type": "enabled", "budget_tokens": 9, "display": "omitted"}))
 
 
 CHOICES: Final[list[tuple[Any, ToolChoice, bool]]] = [
@@ -120,12 +121,12 @@ def test_tools_of_the_client_are_kept_and_others_left_out() -> None:
         {"type": "bash_20250124", "name": "bash"},
     ]
     found = parsed(tools=tools, mcp_servers=[{"type": "url"}], container="c")
-    assert isinstance(found.generation.prompt, ChatPrompt)
-    assert found.generation.prompt.tools == (
+    assert isinstance(found.prompt, ChatPrompt)
+    assert found.prompt.tools == (
         Tool(name="ls", description="Lists.", parameters={"type": "object"}, strict=True),
         Tool(name="cat", parameters={"type": "object"}),
     )
-    assert found.generation.warnings == (
+    assert found.warnings == (
         "tools[2]: web_search_20250305 is not on this server, and left out",
         "tools[3]: bash_20250124 is not on this server, and left out",
         "mcp_servers: this server has none, and left it out",
@@ -139,7 +140,7 @@ def test_the_form_of_the_answer(place: dict[str, Any]) -> None:
     body: dict[str, Any] = (
         {"output_config": {"format": form}} if "output_config" in place else {"output_format": form}
     )
-    assert parsed(**body).generation.constraint == JsonSchemaConstraint({"type": "object"})
+    assert parsed(**body).constraint == JsonSchemaConstraint({"type": "object"})
 
 
 def test_what_concerns_only_anthropics_service_is_ignored() -> None:
