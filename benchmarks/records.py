@@ -31,7 +31,7 @@ from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.trace import current_trace
 from jan_serve.engine.sequence import RequestState
-from jan_serve.engine.waits import Waits
+from jan_serve.engine.sequence_output import Waits
 from jan_serve.generation.prompt_history import PromptHistory
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle

@@ -7,13 +7,8 @@ and media.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import Final
 
 from jan_serve.quick_imports import quick_imports
-
-_HELPERS: Final = {"render": "rendering", "compile": "compiling", "media": "media", "headers": "headers"}
-"""Modules of `helpers.work`, by their commands."""
 
 
 def main() -> int:
@@ -24,11 +19,12 @@ def main() -> int:
             from jan_serve.engine.worker import main as worker_main
 
         return worker_main()
-    if sys.argv[1:2] and sys.argv[1] in _HELPERS:
+    if sys.argv[1:2] and sys.argv[1] in ("render", "compile", "media", "headers"):
         with quick_imports():
-            helper = import_module(f"jan_serve.helpers.work.{_HELPERS[sys.argv[1]]}")
+            from jan_serve.helpers.child import helper, serve
 
-        return helper.main()
+            kind, work = helper(sys.argv[1])
+        return serve(kind, work)
     try:
         from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from PIL import Image
 
-from jan_serve.ipc.codec import encode_event, encode_request
+from jan_serve.ipc import channel
 from jan_serve.ipc.messages import Accepted, Chunk, EmbedRequest, Step, TokenizeRequest
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
@@ -105,9 +105,11 @@ FRAMES: Final = (
     *(
         frame[4:]
         for frame in (
-            encode_event(Step((Accepted(1, 3), Chunk(0, "text", id=1)))),
-            encode_request(TokenizeRequest(id=3, text="some text", add_special=True, parse_special=False)),
-            encode_request(EmbedRequest(id=4, inputs=("a", (1, 2, 3)))),
+            channel.EVENTS.encode(Step((Accepted(1, 3), Chunk(0, "text", id=1)))),
+            channel.REQUESTS.encode(
+                TokenizeRequest(id=3, text="some text", add_special=True, parse_special=False)
+            ),
+            channel.REQUESTS.encode(EmbedRequest(id=4, inputs=("a", (1, 2, 3)))),
         )
     ),
     *(encode(message) for message in (Fetch(3), Found(70_000), Refused("no_state", {"message": "gone"}))),

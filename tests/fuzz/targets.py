@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from jan_serve.audio_files.header import MAX_SECONDS
-from jan_serve.audio_files.header import checked_header as checked_audio_header
+from jan_serve.audio_files import MAX_SECONDS
+from jan_serve.audio_files import checked_header as checked_audio_header
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
@@ -38,8 +38,8 @@ from jan_serve.helpers.kinds import (
 )
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.http.multipart import form_fields
-from jan_serve.image_files.header import checked_header, shown_size
-from jan_serve.ipc.codec import decode_event, decode_request
+from jan_serve.image_files import checked_header, shown_size
+from jan_serve.ipc.channel import EVENTS, REQUESTS
 from jan_serve.supervisor.kv_transfer.peer_connection import decode_answer as decode_peer_answer
 from jan_serve.supervisor.kv_transfer.peer_connection import decode_request as decode_peer_request
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -199,7 +199,7 @@ async def frames() -> AsyncGenerator[Fuzz]:
     async def one(draw: random.Random) -> str:
         data = damaged(draw, draw.choice(seeds.FRAMES), seeds.FRAMES)
         outcomes: list[str] = []
-        for decode in (decode_request, decode_event, decode_peer_request, decode_peer_answer):
+        for decode in (REQUESTS.decode, EVENTS.decode, decode_peer_request, decode_peer_answer):
             try:
                 decode(data)
             except (ProtocolError, PeerFailed):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
-from jan_serve.image_files.header import checked_header
+from jan_serve.image_files import checked_header
 from tests.page.fixtures import ENDLESS
 from tests.page.support import CHATS, KEY, Tab, cancelled, opened_tab
 from tests.support.pictures import RED, encoded, picture

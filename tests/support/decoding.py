@@ -16,6 +16,6 @@ class InlineDecoder:
 
     async def decode(self, request: DecodeMedia) -> bytes:
         """Decodes at once, what comes out of the decoder's pipe."""
-        request = DECODING.decode_request(DECODING.encode(request))
+        request = DECODING.requests.decode(DECODING.requests.body(request))
         self.asked.append(request)
         return decoded(request)

@@ -9,4 +9,4 @@ from jan_serve.helpers.kinds import RENDERING
 
 async def render_inline(request: RenderRequest) -> RenderedChat:
     """A TemplateRenderer. Only for templates written by tests: nothing ends a runaway template."""
-    return rendered_chat(RENDERING.decode_request(RENDERING.encode(request)))
+    return rendered_chat(RENDERING.requests.decode(RENDERING.requests.body(request)))

@@ -13,8 +13,8 @@ from typing import Any, Final, NoReturn, Self, cast
 
 import pytest
 
-from jan_serve.ipc.channel import BlockingChannel
-from jan_serve.ipc.codec import HEADER_BYTES, decode_request, encode_event
+from jan_serve.ipc.channel import EVENTS, REQUESTS, BlockingChannel
+from jan_serve.ipc.frames import LENGTH
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 from jan_serve.supervisor.workers.child_process import ChildProcess
 from tests.support.fake_engine import FakeEngine
@@ -77,10 +77,10 @@ class ThreadChild:
 
     def receive(self) -> WorkerRequest | None:
         frame = self.stdin.frames.get()
-        return None if frame is None else decode_request(frame[HEADER_BYTES:])
+        return None if frame is None else REQUESTS.decode(frame[LENGTH.size :])
 
     def send(self, event: WorkerEvent) -> None:
-        self._tell(self._feed, encode_event(event))
+        self._tell(self._feed, EVENTS.encode(event))
 
     def _end(self, code: int) -> NoReturn:
         """Both threads end: this one, and the engine's if it waits for a command."""

@@ -24,14 +24,9 @@ from jan_serve.core.models import ModelFacts
 from jan_serve.core.placement import PlacementOptions
 from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
-from jan_serve.ipc.codec import (
-    HEADER_BYTES,
-    MAX_EVENT_BYTES,
-    decode_event,
-    decode_length,
-    encode_request,
-    media_frames,
-)
+from jan_serve.ipc.attachments import media_frames
+from jan_serve.ipc.channel import EVENTS, REQUESTS
+from jan_serve.ipc.frames import LENGTH, body_length
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -254,7 +249,7 @@ class Worker:
             for request in requests
             for frame in (media_frames(request) if isinstance(request, EngineRequest) else [request])
         ]
-        self._stdin.write(b"".join(map(encode_request, frames)))
+        self._stdin.write(b"".join(map(REQUESTS.encode, frames)))
         self._stdin.flush()
 
     def receive(self, limit_s: float = LIMIT_S) -> WorkerEvent:
@@ -265,8 +260,8 @@ class Worker:
 
     def _read_frame(self, limit_s: float) -> WorkerEvent:
         deadline = time.monotonic() + limit_s
-        length = decode_length(self._read(HEADER_BYTES, deadline), MAX_EVENT_BYTES)
-        return decode_event(self._read(length, deadline))
+        length = body_length(self._read(LENGTH.size, deadline), EVENTS.limit)
+        return EVENTS.decode(self._read(length, deadline))
 
     def _read(self, length: int, deadline: float) -> bytes:
         data = bytearray()

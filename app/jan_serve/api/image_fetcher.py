@@ -12,7 +12,7 @@ from jan_serve import __version__
 from jan_serve.errors import InvalidImage
 from jan_serve.generation.ports import ImageFetcher
 from jan_serve.http.guards.body import held_body
-from jan_serve.image_files.header import MAX_FILE_BYTES
+from jan_serve.image_files import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     # Imported with the first URL: importing the HTTP client is slow.

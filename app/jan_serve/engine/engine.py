@@ -9,13 +9,12 @@ import numpy as np
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, CellAllocator
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_transfer import StateShelf
-from jan_serve.engine.drafting.draft_model import DraftModel
+from jan_serve.engine.decoding import Adapters, StepBatch
+from jan_serve.engine.drafting.draft_model import DraftModel, NextTokenHead
 from jan_serve.engine.drafting.drafter import Drafter
-from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT
 from jan_serve.engine.llama.context import (
     DECODE_ABORTED,
@@ -24,16 +23,13 @@ from jan_serve.engine.llama.context import (
     DecodeFailure,
     LlamaContext,
 )
-from jan_serve.engine.media.encoder import MediaEncoder
-from jan_serve.engine.media.media_steps import MediaSteps
+from jan_serve.engine.media_encoder import MediaEncoder, MediaSteps
 from jan_serve.engine.scheduling.scheduler import Admission, Scheduler
 from jan_serve.engine.scheduling.step_planner import ALONE_S, BACKGROUND_S, StepPlanner
 from jan_serve.engine.sequence import Draft, PlanItem, Sequence, SequenceStatus
-from jan_serve.engine.sequence_output import SequenceOutput
+from jan_serve.engine.sequence_output import SequenceOutput, Waits
 from jan_serve.engine.stats import EngineCounters, PhaseClock, StepClock
-from jan_serve.engine.step_batch import StepBatch
 from jan_serve.engine.tokens import ends_of_turns
-from jan_serve.engine.waits import Waits
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
 

@@ -22,8 +22,7 @@ from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.constraint.token_tables import EarlyTables
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.engine.media.media_layout import MediaLayout, PromptPart
-from jan_serve.engine.prompt_media import PromptMedia
+from jan_serve.engine.prompt_media import MediaLayout, PromptMedia, PromptPart
 from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceText

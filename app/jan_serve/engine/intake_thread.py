@@ -15,13 +15,12 @@ import msgspec
 
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
-from jan_serve.engine.job_queue import ClientQueue
 from jan_serve.engine.loading.loader import LoadedModel
-from jan_serve.engine.media.attachments import Attachments
-from jan_serve.engine.queues import CommandQueue
+from jan_serve.engine.queues import ClientQueue, CommandQueue
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation, shortage
+from jan_serve.ipc.attachments import Attachments
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,

@@ -9,14 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.messages import MediaPiece
+from jan_serve.core.messages import ImagePiece, MediaPiece
 from jan_serve.engine.tokens import Tokens
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+if TYPE_CHECKING:
+    from jan_serve.engine.llama.projector import MediaPart, Projector
 
 Positions = npt.NDArray[np.int32]
 
@@ -70,8 +75,8 @@ class PromptMedia:
 
     def chunk_at(self, index: int) -> MediaChunk | None:
         """The chunk with the cell `index`; None if that is a token's."""
-        before = self._before(index)
-        return before if before is not None and index < before.end else None
+        chunk = self._before(index)
+        return chunk if chunk is not None and index < chunk.end else None
 
     def chunks_from(self, index: int, count: int) -> tuple[MediaChunk, ...]:
         """The next `count` chunks that end after `index`."""
@@ -121,3 +126,77 @@ def placeholders(key: bytes, count: int) -> Tokens:
     size = _ID_BYTES * count
     data = hashlib.shake_256(key).digest(size) if count >= _MIN_SHARED_CELLS else os.urandom(size)
     return (np.frombuffer(data, "<u4") | np.uint32(1 << 31)).view(np.int32)
+
+
+PromptPart = list[int] | tuple[MediaPiece, "MediaPart"]
+"""Tokens, or a media part of a piece of the prompt."""
+
+
+class MediaLayout:
+    """What a model's projector makes of images and sound. Any thread. projector: None for a model without one."""
+
+    def __init__(self, projector: Projector | None, identity: str = "", *, most_together: int = 0) -> None:
+        """identity: a digest of the projector's file. most_together: cells that may attend to each other."""
+        self._projector = projector
+        self._identity = identity
+        self._most_together = most_together
+
+    def parts(self, piece: MediaPiece, param: str) -> list[PromptPart]:
+        """The parts of one piece. Raises UnsupportedContent, InvalidRequest."""
+        projector, is_image, fault = self._projector, isinstance(piece, ImagePiece), ""
+        if projector is None or not (projector.sees if is_image else projector.hears):
+            verb = "see" if is_image else "hear"
+            raise UnsupportedContent(f"{param}: this model cannot {verb}", param=param)
+        longest = projector.longest_sound
+        if isinstance(piece, ImagePiece):
+            if min(piece.width, piece.height) < 1:
+                fault = "an image has no pixels"
+        elif piece.frames < 1:
+            fault = "a sound has no samples"
+        elif longest is not None and piece.frames > longest:
+            lasts_s, most_s = piece.frames / projector.audio_rate, longest / projector.audio_rate
+            fault = f"the sound lasts {lasts_s:.0f} s, and this model hears {most_s:.0f} s"
+        layout = () if fault else projector.layout(piece)
+        largest = max((part.num_cells for part in layout if not isinstance(part, tuple)), default=0)
+        if not projector.is_causal and largest > self._most_together:
+            fault = f"a part of it takes {largest} tokens at once, and {self._most_together} is the most"
+        if fault:
+            raise InvalidRequest(f"{param}: {fault}", param=param)
+        return [list(part) if isinstance(part, tuple) else (piece, part) for part in layout]
+
+    def assemble(self, parts: Iterable[PromptPart], salt: str = "") -> tuple[Tokens, PromptMedia]:
+        """The ids of a whole prompt with placeholders, and its chunks.
+
+        salt: embeddings are shared among prompts with the same salt only.
+        """
+        ids: list[Tokens] = []
+        chunks: list[MediaChunk] = []
+        length = position = 0
+        for part in parts:
+            if isinstance(part, tuple):
+                chunk = self._chunk(*part, length, position, salt)
+                chunks.append(chunk)
+                ids.append(placeholders(chunk.key, chunk.num_cells))
+                length, position = chunk.end, chunk.next_position
+            else:
+                ids.append(np.array(part, np.int32))
+                length += len(part)
+                position += len(part)
+        return np.concatenate(ids) if ids else np.empty(0, np.int32), PromptMedia(chunks)
+
+    def _chunk(self, piece: MediaPiece, part: MediaPart, start: int, position: int, salt: str) -> MediaChunk:
+        shape = (
+            f"{piece.width}x{piece.height}" if isinstance(piece, ImagePiece) else f"{piece.frames} samples"
+        )
+        what = "\0".join((piece.digest, shape, *filter(None, (salt,))))
+        return MediaChunk(
+            start=start,
+            end=start + part.num_cells,
+            position=position,
+            next_position=position + part.num_positions,
+            positions=part.offsets + part.steps * position,
+            key=chunk_key(self._identity, what, part.number),
+            piece=piece,
+            number=part.number,
+            is_whole=self._projector is not None and not self._projector.is_causal,
+        )

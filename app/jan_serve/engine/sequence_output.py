@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -13,7 +13,6 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sampler import Floats, Sampled, score
 from jan_serve.engine.sequence import Emission, RequestState, Sequence, SequenceStatus
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.engine.waits import Waits
 from jan_serve.errors import EngineFailure, InsufficientMemory, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,
@@ -319,3 +318,32 @@ def _leaving(sequence: Sequence, emission: Emission) -> tuple[tuple[int, ...], i
 
 def _wants_tokens(request: EngineRequest) -> bool:
     return request.return_tokens or request.logprobs is not None
+
+
+def _states(sequences: Iterable[Sequence]) -> dict[int, RequestState]:
+    return {id(sequence.state): sequence.state for sequence in sequences}
+
+
+class Waits:
+    """Steps that read prompts keep all other requests waiting; steps that write for some, those that they leave out."""
+
+    def __init__(self) -> None:
+        self._reading_ns = 0
+
+    def begin(self, state: RequestState) -> None:
+        state.others_ns -= self._reading_ns
+
+    def step_read(self, readers: Iterable[Sequence], seconds: float) -> None:
+        nanoseconds = round(seconds * 1e9)
+        self._reading_ns += nanoseconds
+        for state in _states(readers).values():
+            state.others_ns -= nanoseconds
+
+    def step_wrote(self, writers: Iterable[Sequence], running: Iterable[Sequence], seconds: float) -> None:
+        waiting = _states(running)
+        for key in waiting.keys() - _states(writers).keys():
+            waiting[key].others_ns += round(seconds * 1e9)
+
+    def seconds(self, state: RequestState) -> float:
+        """Seconds since `begin`."""
+        return max(0, state.others_ns + self._reading_ns) / 1e9

@@ -21,8 +21,7 @@ import msgspec
 import psutil
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.engine.cache.state_files import state_key
-from jan_serve.engine.cache.state_tiers import rope_factors
+from jan_serve.engine.cache.state_identity import rope_factors, state_key
 from jan_serve.engine.cache.state_transfer import StateTransfer
 from jan_serve.engine.constraint.grammar_factory import STACK_BYTES
 from jan_serve.engine.constraint.token_tables import EarlyTables, KeptTokens
@@ -30,17 +29,16 @@ from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import ContextGrowth, Intake
 from jan_serve.engine.intake_thread import IntakeThread
-from jan_serve.engine.job_queue import EmbedPacing, JobQueue
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.rpc import connect_peers
+from jan_serve.engine.loading.contexts import check_growth
 from jan_serve.engine.loading.loader import LoadedModel, load
-from jan_serve.engine.loading.memory_fit import check_growth
-from jan_serve.engine.media.attachments import Attachments, attachments_bytes
-from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
-from jan_serve.engine.queues import Command, CommandQueue, GrowContext, Outbox, Wake
+from jan_serve.engine.media_encoder import MediaEncoder, embeddings_bytes
+from jan_serve.engine.queues import Command, CommandQueue, EmbedPacing, GrowContext, JobQueue, Outbox, Wake
 from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import JanServeError, Overloaded, ProtocolError, SettingsError
+from jan_serve.ipc.attachments import Attachments, attachments_bytes
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
 from jan_serve.ipc.messages import (
@@ -398,7 +396,7 @@ def main(arguments: list[str] | None = None) -> int:
         probe(words[1:])
         return 0
     if words[:1] == ["--rpc-serve"]:
-        from jan_serve.engine.rpc_serving import main as serve_rpc
+        from jan_serve.engine.llama.rpc import main as serve_rpc
 
         return serve_rpc(words[1:])
     channel = take_over_stdio()

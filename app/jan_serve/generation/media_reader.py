@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jan_serve.audio_files import header as audio_header
-from jan_serve.audio_files.header import MAX_FILE_BYTES as MAX_AUDIO_BYTES
-from jan_serve.audio_files.header import MAX_SOUNDS, AudioHeader
+from jan_serve.audio_files import MAX_FILE_BYTES as MAX_AUDIO_BYTES
+from jan_serve.audio_files import MAX_SOUNDS, AudioHeader
+from jan_serve.audio_files import checked_header as checked_audio
 from jan_serve.core.messages import (
     AudioPart,
     AudioPiece,
@@ -34,16 +34,17 @@ from jan_serve.core.messages import (
 from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest, ModelFailed, UnsupportedContent
 from jan_serve.generation.ports import EngineClient, ImageFetcher, MediaDecoder
 from jan_serve.helpers.kinds import DecodeAudio, DecodeImage
-from jan_serve.image_files import header as image_header
-from jan_serve.image_files.data_url import image_bytes, is_remote
-from jan_serve.image_files.header import (
+from jan_serve.image_files import (
     MAX_FILES_BYTES,
     MAX_IMAGES,
     MAX_SHOWN_PIXELS,
     ImageHeader,
+    image_bytes,
+    is_remote,
     shown_pixels,
     shown_size,
 )
+from jan_serve.image_files import checked_header as checked_image
 from jan_serve.text.base64_text import base64_bytes
 
 
@@ -76,7 +77,7 @@ def too_many_images(param: str, count: int) -> InvalidImage:
 def read_image(param: str, source: str | bytes, most_pixels: int = MAX_SHOWN_PIXELS) -> ReadImage:
     """source: a data URL, base64, or the file. Blocks for the hash, some 20 ms for the largest. Raises InvalidImage."""
     data = image_bytes(source) if isinstance(source, str) else source
-    header = image_header.checked_header(data)
+    header = checked_image(data)
     width, height = shown_size(*header.upright_size, most_pixels)
     return ReadImage(
         param, data, header, ImagePiece(width=width, height=height, digest=hashlib.sha256(data).hexdigest())
@@ -86,7 +87,7 @@ def read_image(param: str, source: str | bytes, most_pixels: int = MAX_SHOWN_PIX
 def read_audio(part: AudioPart, rate: int) -> ReadAudio:
     """rate: samples a second that the model hears. Blocks as `read_image` does. Raises InvalidAudio."""
     data = _audio_bytes(part.base64) if part.base64 else part.file
-    header = audio_header.checked_header(data)
+    header = checked_audio(data)
     # Another rate makes other samples of the same file.
     digest = hashlib.sha256(data + rate.to_bytes(4)).hexdigest()
     return ReadAudio(part.param, data, header, rate, AudioPiece(digest=digest, frames=header.frames_at(rate)))

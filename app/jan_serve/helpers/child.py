@@ -13,13 +13,23 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Final, TypeVar
+from importlib import import_module
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from jan_serve.errors import NO_MEMORY, InsufficientMemory, JanServeError, ProtocolError, ran_out_of_memory
-from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
+from jan_serve.helpers.kinds import (
+    COMPILING,
+    DECODING,
+    HEADERS,
+    MAX_FRAME_BYTES,
+    RENDERING,
+    HelperKind,
+    Reply,
+)
 from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
+from jan_serve.ipc.frames import BlockingPipe, framed
 
 _SHORT: Final = InsufficientMemory(NO_MEMORY)
 _MARGIN: Final = 1 << 20
@@ -28,23 +38,39 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
+_WORK: Final = {
+    "render": (RENDERING, "chat.template", "rendered_chat"),
+    "compile": (COMPILING, "helpers.work.compiling", "compiled"),
+    "media": (DECODING, "helpers.work.media", "decoded"),
+    "headers": (HEADERS, "helpers.work.headers", "facts"),
+}
+
+
+def helper(command: str) -> tuple[HelperKind[Any, Any], Callable[[Any], Any]]:
+    """What `serve` takes for a hidden subcommand."""
+    kind, module, name = _WORK[command]
+    return kind, getattr(import_module(f"jan_serve.{module}"), name)
+
+
 def serve(kind: HelperKind[Q, A], work: Callable[[Q], A]) -> int:
     """Answer requests until the pipe ends or a reply is the last. Returns the exit status.
 
     The limit of memory comes on top of the current use; each request gets at least half of it.
     """
-    read_fd, write_fd = take_over_pipe()
+    pipe = BlockingPipe(*take_over_pipe())
     end_with_parent()
     write_no_core_dump()
+    if kind.niceness and sys.platform != "win32":
+        os.nice(kind.niceness)
     limit = _limit_memory(kind.memory_limit_bytes)
     max_bytes = None if limit is None else limit - kind.memory_limit_bytes // 2
-    while (body := _receive(read_fd)) is not None:
+    while (body := pipe.read(MAX_FRAME_BYTES)) is not None:
         _limit_time(kind.cpu_limit_s)
         data, last = reply_to(
             kind, work, body, max_bytes, lambda: limit is not None and not _is_granted(limit)
         )
         _limit_time(0)
-        _send(write_fd, framed(data))
+        pipe.write(framed(data))
         if last:
             break
     return 0
@@ -66,22 +92,22 @@ def reply_to(
         reply = _answered(kind, work, body, is_short)
         if max_bytes is not None and _memory_bytes() > max_bytes:
             reply = msgspec.structs.replace(reply, last=True)
-        return kind.encode(reply), reply.last
+        return kind.replies.body(reply), reply.last
     except Exception as error:
         if not (isinstance(error, ProtocolError) or ran_out_of_memory(error)):
             raise
         is_large = isinstance(error, ProtocolError)
         # The block is left first, since the traceback holds what took the memory.
     if is_large or not is_short():
-        return kind.encode(Reply(beyond_limits=True, last=True)), True
-    return kind.encode(Reply(code=_SHORT.code, payload=_SHORT.payload(), last=True)), True
+        return kind.replies.body(Reply(beyond_limits=True, last=True)), True
+    return kind.replies.body(Reply(code=_SHORT.code, payload=_SHORT.payload(), last=True)), True
 
 
 def _answered(
     kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes, is_short: Callable[[], bool]
 ) -> Reply[A]:
     try:
-        return Reply(result=work(kind.decode_request(body)))
+        return Reply(result=work(kind.requests.decode(body)))
     except JanServeError as error:
         last = ran_out_of_memory(error)
         said = _SHORT if last and is_short() else error
@@ -120,27 +146,3 @@ def _memory_bytes() -> int:
     """Address space of this process. Linux only."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * mmap.PAGESIZE
-
-
-def _receive(fd: int) -> bytes | None:
-    header = _read(fd, LENGTH.size)
-    if len(header) < LENGTH.size:
-        return None
-    length: int = LENGTH.unpack(header)[0]
-    if length > MAX_FRAME_BYTES:
-        return None
-    body = _read(fd, length)
-    return body if len(body) == length else None
-
-
-def _read(fd: int, length: int) -> bytes:
-    data = bytearray()
-    while len(data) < length and (part := os.read(fd, length - len(data))):
-        data += part
-    return bytes(data)
-
-
-def _send(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]

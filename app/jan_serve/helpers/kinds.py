@@ -1,21 +1,16 @@
-"""Defines what both ends of a helper process agree on, and the kinds of process with their requests and limits.
-
-They render chat templates, compile constraints and tool calls to grammars, decode images and sounds, and read
-headers of model files. Requests thus never wait for the front's interpreter. Values only: both ends import it.
-"""
+"""The kinds of helper process, with their requests and limits. Values only: both ends import it."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from jan_serve.audio_files.header import AudioHeader
+from jan_serve.audio_files import AudioHeader
 from jan_serve.core.constraint import (
     CallFrame,
     CompiledGrammar,
@@ -38,18 +33,15 @@ from jan_serve.errors import (
     InvalidModel,
     InvalidRequest,
     JanServeError,
-    ProtocolError,
     TemplateError,
 )
-from jan_serve.image_files.header import ImageHeader
+from jan_serve.image_files import ImageHeader
+from jan_serve.ipc.frames import Frames
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-LENGTH: Final = struct.Struct("<I")
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-_Decoder: TypeAlias = msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any]
 
 
 class Reply(msgspec.Struct, Generic[A], frozen=True, kw_only=True, omit_defaults=True):
@@ -70,7 +62,6 @@ class HelperKind(Generic[Q, A]):
     """One kind of helper process. command: hidden subcommand of jan-serve. name: of a process, in messages.
 
     too_much: the error for a request beyond the limits. codec: JSON where a message may have integers of any size.
-
     cpu_limit_s, memory_limit_bytes: what a process allows itself for one request (`child.serve`). wall_limit_s: the
     clock's limit, for busy machines and for platforms without those. wait_limit_s: for a free process.
     """
@@ -82,58 +73,23 @@ class HelperKind(Generic[Q, A]):
     too_much: Callable[[Q], JanServeError]
     cpu_limit_s: float
     memory_limit_bytes: int
-    codec: Literal["json", "msgpack"] = "msgpack"
+    codec: Any = msgspec.msgpack
     wall_limit_s: float = 10.0
     wait_limit_s: float = 60.0
+    niceness: int = 0
     processes: int = 2
     """Two: a request that runs into its limit does not block all others."""
 
-    def encode(self, message: Q | Reply[A]) -> bytes:
-        """The body of a frame; equal messages have equal ones. Raises ProtocolError, also for one that is too large."""
-        encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
-        try:
-            body = encode(message)
-        except (UnicodeEncodeError, OverflowError, RecursionError) as error:
-            raise ProtocolError(f"a value cannot be sent to or from a {self.name}: {error}") from error
-        if len(body) > MAX_FRAME_BYTES:
-            raise ProtocolError(f"a message of {len(body)} bytes is too large for a {self.name}")
-        return body
-
-    def decode_request(self, body: bytes) -> Q:
-        """Inverse of `encode`. Raises ProtocolError."""
-        return self._decode(self._requests, body)
-
-    def decode_reply(self, body: bytes) -> Reply[A]:
-        """Inverse of `encode`. Raises ProtocolError."""
-        return self._decode(self._replies, body)
+    @cached_property
+    def requests(self) -> Frames[Q]:
+        return self._frames(self.request)
 
     @cached_property
-    def _requests(self) -> _Decoder:
-        return self._decoder(self.request)
+    def replies(self) -> Frames[Reply[A]]:
+        return self._frames(Reply[self.result])
 
-    @cached_property
-    def _replies(self) -> _Decoder:
-        return self._decoder(Reply[self.result])
-
-    def _decoder(self, message: Any) -> _Decoder:
-        module = msgspec.json if self.codec == "json" else msgspec.msgpack
-        return module.Decoder(message)
-
-    def _decode(self, decoder: _Decoder, body: bytes) -> Any:
-        try:
-            return decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ProtocolError(f"not a message of a {self.name}: {error}") from error
-
-
-def framed(body: bytes) -> bytes:
-    """The body after its length, a u32 in little-endian order."""
-    return LENGTH.pack(len(body)) + body
-
-
-def _rendering_too_much(_: RenderRequest) -> TemplateError:
-    reason = "the chat template needs more time or memory than one request may use"
-    return TemplateError(reason, param="messages")
+    def _frames(self, kind: Any) -> Frames[Any]:
+        return Frames(kind, f"message of a {self.name}", f"a {self.name}", MAX_FRAME_BYTES, self.codec)
 
 
 RENDERING: Final[HelperKind[RenderRequest, RenderedChat]] = HelperKind(
@@ -141,15 +97,17 @@ RENDERING: Final[HelperKind[RenderRequest, RenderedChat]] = HelperKind(
     name="template renderer",
     request=RenderRequest,
     result=RenderedChat,
-    too_much=_rendering_too_much,
-    codec="json",
+    too_much=lambda _: TemplateError(
+        "the chat template needs more time or memory than one request may use", param="messages"
+    ),
+    codec=msgspec.json,
     cpu_limit_s=2.0,
     memory_limit_bytes=256 << 20,
 )
 
 
 class ShowConstraint(msgspec.Struct, frozen=True, tag="show"):
-    """Print a constraint as GBNF, for people."""
+    """As GBNF, for people."""
 
     constraint: Constraint
 
@@ -191,17 +149,13 @@ CompileRequest = Constraint | ShowConstraint | ExplainSchema | CompileTool | Com
 Compiled = CompiledGrammar | str | Explanation | ToolGrammar | CallFrame | GrammarPiece
 
 
-def _compiling_too_much(_: CompileRequest) -> GrammarTooComplex:
-    return GrammarTooComplex("the constraint needs more time or memory than one request may use")
-
-
 COMPILING: Final[HelperKind[CompileRequest, Compiled]] = HelperKind(
     command="compile",
     name="constraint compiler",
     request=CompileRequest,
     result=Compiled,
-    too_much=_compiling_too_much,
-    codec="json",
+    too_much=lambda _: GrammarTooComplex("the constraint needs more time or memory than one request may use"),
+    codec=msgspec.json,
     # A refusal then takes less than 2 s. The grammar package has a budget of its own; this is the backstop.
     cpu_limit_s=1.75,
     memory_limit_bytes=512 << 20,
@@ -263,21 +217,19 @@ class ReadHeader(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-def _header_too_much(request: ReadHeader) -> InvalidModel:
-    return InvalidModel(f"{Path(request.path).name}: its header takes too much time or memory to read")
-
-
 HEADERS: Final[HelperKind[ReadHeader, HeaderFacts]] = HelperKind(
     command="headers",
     name="reader of headers",
     request=ReadHeader,
     result=HeaderFacts,
-    too_much=_header_too_much,
+    too_much=lambda request: InvalidModel(
+        f"{Path(request.path).name}: its header takes too much time or memory to read"
+    ),
     # A model in 100 parts with a vocabulary of 262,144 tokens takes some seconds on a slow machine.
     cpu_limit_s=30.0,
     # A header has up to 512 MiB, of which one string may be 64 MiB, and each request has half of this.
     memory_limit_bytes=2 << 30,
-    # The process has the lowest priority: other work may take the whole machine for minutes.
+    niceness=19,  # the lowest priority: other work may take the whole machine for minutes
     wall_limit_s=600.0,
     processes=1,
 )

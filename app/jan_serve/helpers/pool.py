@@ -21,7 +21,8 @@ from typing import Final, Generic, TypeVar
 
 from jan_serve.core.caller import client
 from jan_serve.errors import Draining, EngineCrashed, ProtocolError, Unavailable, error_from_payload
-from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
+from jan_serve.helpers.kinds import MAX_FRAME_BYTES, HelperKind, Reply
+from jan_serve.ipc.frames import LENGTH, body_length
 from jan_serve.supervisor.workers.child_process import (
     ChildProcess,
     StderrReader,
@@ -167,7 +168,7 @@ class HelperPool(Generic[Q, A]):
             task.exception()  # seen, even where nobody waits any more
 
     async def _ask(self, request: Q) -> A:
-        data = framed(self.kind.encode(request))
+        data = self.kind.requests.encode(request)
         try:
             async with asyncio.timeout(self.kind.wait_limit_s):
                 await self._turns.take(client.get(), len(data))
@@ -210,7 +211,7 @@ class HelperPool(Generic[Q, A]):
         reply: Reply[A] | None = None
         try:
             async with asyncio.timeout(self.kind.wall_limit_s + start_s):
-                reply = self.kind.decode_reply(await helper.answer(data))
+                reply = self.kind.replies.decode(await helper.answer(data))
         except TimeoutError:
             if sys.platform == "win32":  # nothing there limits the CPU time
                 return None
@@ -261,9 +262,7 @@ class _Helper:
             raise ConnectionResetError
         process.stdin.write(data)
         await process.stdin.drain()
-        length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
-        if length > MAX_FRAME_BYTES:
-            raise ProtocolError(f"a helper process announces {length} bytes")
+        length = body_length(await process.stdout.readexactly(LENGTH.size), MAX_FRAME_BYTES)
         return await process.stdout.readexactly(length)
 
     async def end(self) -> None:

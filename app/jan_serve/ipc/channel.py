@@ -1,68 +1,32 @@
-"""The worker's end of its pipe, which is its stdin and stdout; there is no socket. It moves whole frames (see `codec`).
-
-The front's end is `async_channel`.
-"""
+"""The worker's end of its pipe, which is its stdin and stdout; there is no socket. The front's is `async_channel`."""
 
 from __future__ import annotations
 
-import os
-import threading
+from typing import Final
 
-from jan_serve.errors import ProtocolError
 from jan_serve.ipc.child_start import take_over_pipe
-from jan_serve.ipc.codec import HEADER_BYTES, MAX_REQUEST_BYTES, decode_length, decode_request, encode_event
+from jan_serve.ipc.frames import BlockingPipe, Frames
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 
-_READ_BYTES = 1024 * 1024
+REQUESTS: Final[Frames[WorkerRequest]] = Frames(
+    WorkerRequest, "known request", "the worker pipe", limit=64 << 20
+)
+"""Token arrays of long contexts fit; images come in parts (`media_frames`)."""
+EVENTS: Final[Frames[WorkerEvent]] = Frames(WorkerEvent, "known event", "the worker pipe", limit=256 << 20)
+"""A batch of embeddings, or log-probabilities of a whole prompt, fits."""
 
 
-class BlockingChannel:
-    """The worker's end. One thread receives; any thread may send."""
-
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self._read_fd = read_fd
-        self._write_fd = write_fd
-        self._write_lock = threading.Lock()
+class BlockingChannel(BlockingPipe):
+    """One thread receives; any thread may send."""
 
     def receive(self) -> WorkerRequest | None:
-        """Block until the next request; None once the front closed the pipe or died.
-
-        Raises ProtocolError on a frame that is too large, truncated or unknown. The pipe is unusable after that.
-        """
-        header = self._read(HEADER_BYTES)
-        if not header:
-            return None
-        length = decode_length(header, MAX_REQUEST_BYTES)
-        body = self._read(length)
-        if len(body) != length:
-            raise ProtocolError(f"the pipe ended inside a frame ({len(body)} of {length} bytes)")
-        return decode_request(body)
+        """The next request, as `read`. Raises ProtocolError for an unknown one, too."""
+        body = self.read(REQUESTS.limit)
+        return None if body is None else REQUESTS.decode(body)
 
     def send(self, event: WorkerEvent) -> None:
-        """Write one frame. Blocks while the pipe is full: a slow front slows the worker down.
-
-        Raises BrokenPipeError once the front is gone; ProtocolError, and writes nothing, above the size limit.
-        """
-        frame = encode_event(event)
-        with self._write_lock:
-            rest = memoryview(frame)
-            while rest:
-                rest = rest[os.write(self._write_fd, rest) :]
-
-    def close(self) -> None:
-        """Close both descriptors. A receive() in another thread may stay blocked."""
-        os.close(self._read_fd)
-        os.close(self._write_fd)
-
-    def _read(self, length: int) -> bytes:
-        """`length` bytes, or fewer at the end of the pipe. Allocates as bytes arrive, not as announced."""
-        data = bytearray()
-        while len(data) < length:
-            part = os.read(self._read_fd, min(length - len(data), _READ_BYTES))
-            if not part:
-                break
-            data += part
-        return bytes(data)
+        """Blocks and raises as `write`; ProtocolError, and writes nothing, above the size limit."""
+        self.write(EVENTS.encode(event))
 
 
 def take_over_stdio() -> BlockingChannel:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.errors import InvalidImage
-from jan_serve.image_files.header import checked_header
+from jan_serve.image_files import checked_header
 
 MAX_TEXT: Final = 100_000
 """Characters of a result. A model with a context of 32k tokens reads about as many."""

@@ -49,7 +49,9 @@ def test_a_server_starts_with_few_modules() -> None:
     assert int(run.stdout) <= _MOST_MODULES
 
 
-@pytest.mark.parametrize("module", ["engine.worker", "helpers.work.rendering", "helpers.work.compiling"])
+@pytest.mark.parametrize(
+    "module", ["engine.worker", "helpers.child", "chat.template", "helpers.work.compiling"]
+)
 def test_the_other_processes_have_no_event_loop(module: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.{module};"

@@ -12,9 +12,7 @@ import jan_serve
 PACKAGE = Path(jan_serve.__file__).parent
 # Imported by the scheduler's and the cache's tests, which run without native code.
 PURE = (
-    "cache.cells",
     "cache.prefix_cache",
-    "loading.memory_fit",
     "stats",
     "scheduling.step_planner",
     "scheduling.scheduler",

@@ -55,6 +55,8 @@ import dataclasses, os, signal, sys, time
 from types import SimpleNamespace
 sys.path.insert(0, {app!r})
 import jan_serve.helpers.work.compiling as worker
+from jan_serve.helpers.child import serve
+from jan_serve.helpers.kinds import COMPILING
 from jan_serve.core.constraint import CompiledGrammar
 def compiled(constraint):
     text = constraint.text
@@ -72,8 +74,7 @@ def compiled(constraint):
         return compiled(constraint)
     return CompiledGrammar(text)
 worker.enforce = lambda constraint: SimpleNamespace(compiled=lambda: compiled(constraint))
-worker.COMPILING = dataclasses.replace(worker.COMPILING, cpu_limit_s=0.2)
-sys.exit(worker.main())
+sys.exit(serve(dataclasses.replace(COMPILING, cpu_limit_s=0.2), worker.compiled))
 """
 
 

@@ -10,11 +10,11 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from PIL import Image
 
-from jan_serve.audio_files import header as audio_header
+from jan_serve.audio_files import checked_header as checked_audio
 from jan_serve.errors import InvalidAudio, InvalidDocument, InvalidImage
 from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMedia, DecodePdf
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.image_files.header import ImageHeader, checked_header, shown_size
+from jan_serve.image_files import ImageHeader, checked_header, shown_size
 from tests.integration.helpers.helper_pools import helper_pool
 from tests.support import pdfs
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
@@ -93,7 +93,7 @@ async def test_an_image_that_eats_memory_is_refused_and_its_process_replaced() -
 
 async def test_more_samples_than_the_pipe_takes_are_refused_and_the_process_replaced() -> None:
     data = wav([0.0] * 4_000 * 120, rate=4_000)
-    header = audio_header.checked_header(data)
+    header = checked_audio(data)
     async with decoders() as pool:
         with pytest.raises(InvalidAudio, match="the audio needs more time or memory than one file may use"):
             await pool.ask(DecodeAudio(data=data, header=header, rate=192_000))

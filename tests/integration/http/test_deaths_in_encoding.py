@@ -40,7 +40,7 @@ def die():
 
 class Dying(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
-        if name == "jan_serve.engine.media.encoder":
+        if name == "jan_serve.engine.media_encoder":
             sys.meta_path.remove(self)
             found = importlib.util.find_spec(name)
             self.loader, found.loader = found.loader, self

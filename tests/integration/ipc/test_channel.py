@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jan_serve.ipc import codec
+from jan_serve.ipc.channel import EVENTS, REQUESTS
 from jan_serve.ipc.messages import (
     Detokenized,
     PingRequest,
@@ -34,10 +34,10 @@ assert channel.receive() is None
 def test_taking_over_stdio_keeps_prints_out_of_the_pipe() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TAKE_OVER],
-        input=codec.encode_request(PingRequest(42)),
+        input=REQUESTS.encode(PingRequest(42)),
         capture_output=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout == codec.encode_event(Detokenized(1, repr(PingRequest(42))))
+    assert done.stdout == EVENTS.encode(Detokenized(1, repr(PingRequest(42))))
     assert done.stderr.decode().split("\n") == ["from print", "from native code", "from a child", ""]

@@ -12,10 +12,10 @@ import pytest
 
 from jan_serve.engine import intake_thread
 from jan_serve.engine.intake_thread import IntakeThread
-from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import Command, CommandQueue
 from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import InvalidRequest
+from jan_serve.ipc.attachments import Attachments
 from jan_serve.ipc.messages import AbortRequest, EngineRequest, Failed, MediaData, Step, TokenizeRequest
 from tests.unit.test_errors import SHORTAGES
 

@@ -13,10 +13,9 @@ from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus, SequenceText
-from jan_serve.engine.sequence_output import SequenceOutput
+from jan_serve.engine.sequence_output import SequenceOutput, Waits
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.engine.waits import Waits
 from jan_serve.errors import EngineFailure, GrammarTooComplex, Overloaded
 from jan_serve.ipc.messages import (
     Chunk,

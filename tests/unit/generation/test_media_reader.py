@@ -13,7 +13,7 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt, S
 from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedContent
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import PreparedRequest
-from jan_serve.image_files.header import MAX_FILE_BYTES
+from jan_serve.image_files import MAX_FILE_BYTES
 from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.pictures import BLUE, RED, data_url, picture, png_header

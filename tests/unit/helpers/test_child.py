@@ -17,29 +17,21 @@ from jan_serve.helpers.kinds import (
     HelperKind,
     ReadHeader,
     Reply,
-    framed,
 )
 
 KINDS: tuple[HelperKind[Any, Any], ...] = (COMPILING, HEADERS, DECODING, RENDERING)
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
 
 
-@pytest.mark.parametrize("body", [b"", b"x", b"\0" * 300])
-def test_a_frame_begins_with_its_length(body: bytes) -> None:
-    frame = framed(body)
-    assert int.from_bytes(frame[:4], "little") == len(body)
-    assert frame[4:] == body
-
-
 def test_a_message_has_a_limit() -> None:
     with pytest.raises(ProtocolError, match="too large for a media decoder"):
-        DECODING.encode(Reply(result=bytes(MAX_FRAME_BYTES)))
+        DECODING.replies.body(Reply(result=bytes(MAX_FRAME_BYTES)))
 
 
 @every_kind
 @pytest.mark.parametrize("body", [b'{"x":' + b"[" * 9_999, b"\x81\xa1x" + b"\x91" * 9_999, b"", b"\xa1\xff"])
 def test_what_is_no_message_is_a_protocol_error(kind: HelperKind[Any, Any], body: bytes) -> None:
-    for decode in (kind.decode_request, kind.decode_reply):
+    for decode in (kind.requests.decode, kind.replies.decode):
         with pytest.raises(ProtocolError):
             decode(body)
 
@@ -69,8 +61,8 @@ REPLIES: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", REPLIES)
 def test_replies_in_place_of_a_result(case: str) -> None:
     work, fields = REPLIES[case]
-    data, last = reply_to(HEADERS, work, HEADERS.encode(ReadHeader(path="m")))
-    reply = HEADERS.decode_reply(data)
+    data, last = reply_to(HEADERS, work, HEADERS.requests.body(ReadHeader(path="m")))
+    reply = HEADERS.replies.decode(data)
     assert {name: getattr(reply, name) for name in fields} == fields
     assert last is fields["last"]
 
@@ -82,7 +74,9 @@ def test_a_machine_without_memory_is_no_fault_of_the_request(error: Exception) -
     if isinstance(error, TemplateError):
         error.__cause__ = MemoryError()
     is_of_memory = not isinstance(error, InvalidRequest) or isinstance(error, TemplateError)
-    data, last = reply_to(HEADERS, _fails(error), HEADERS.encode(ReadHeader(path="m")), None, lambda: True)
-    reply = HEADERS.decode_reply(data)
+    data, last = reply_to(
+        HEADERS, _fails(error), HEADERS.requests.body(ReadHeader(path="m")), None, lambda: True
+    )
+    reply = HEADERS.replies.decode(data)
     assert (reply.beyond_limits, last) == (False, is_of_memory)
     assert reply.code == ("insufficient_memory" if is_of_memory else "invalid_request")

@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc import codec
 from jan_serve.ipc.async_channel import AsyncChannel
-from jan_serve.ipc.channel import BlockingChannel
+from jan_serve.ipc.channel import EVENTS, REQUESTS, BlockingChannel
+from jan_serve.ipc.frames import LENGTH, body_length
 from jan_serve.ipc.messages import (
     Detokenized,
     DetokenizeRequest,
@@ -59,7 +59,7 @@ def wire() -> Iterator[Wire]:
 
 def test_the_blocking_end_reads_requests_in_order_and_then_the_end(wire: Wire) -> None:
     sent: list[WorkerRequest] = [PingRequest(1), TokenizeRequest(id=2, text="x" * 5000), PingRequest(3)]
-    os.write(wire.to_worker, b"".join(codec.encode_request(request) for request in sent))
+    os.write(wire.to_worker, b"".join(REQUESTS.encode(request) for request in sent))
     wire.hang_up()
     assert [wire.channel.receive() for _ in range(4)] == [*sent, None]
 
@@ -69,7 +69,7 @@ def test_the_blocking_end_joins_a_frame_that_comes_in_pieces(wire: Wire) -> None
     received: list[WorkerRequest | None] = []
     reader = threading.Thread(target=lambda: received.append(wire.channel.receive()))
     reader.start()
-    for byte in codec.encode_request(request):
+    for byte in REQUESTS.encode(request):
         os.write(wire.to_worker, bytes([byte]))
     reader.join(10)
     assert received == [request]
@@ -77,7 +77,7 @@ def test_the_blocking_end_joins_a_frame_that_comes_in_pieces(wire: Wire) -> None
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 20])
 def test_the_blocking_end_refuses_a_frame_that_is_cut_off(wire: Wire, cut: int) -> None:
-    os.write(wire.to_worker, codec.encode_request(TokenizeRequest(id=2, text="hello world"))[:cut])
+    os.write(wire.to_worker, REQUESTS.encode(TokenizeRequest(id=2, text="hello world"))[:cut])
     wire.hang_up()
     with pytest.raises(ProtocolError):
         wire.channel.receive()
@@ -102,8 +102,8 @@ def test_frames_of_many_threads_are_not_mixed(wire: Wire) -> None:
     seen: dict[str, list[int]] = {name: [] for name in "abcd"}
     with open(wire.from_worker, "rb", closefd=False) as stream:
         for _ in range(200):
-            length = codec.decode_length(stream.read(codec.HEADER_BYTES), codec.MAX_EVENT_BYTES)
-            event = codec.decode_event(stream.read(length))
+            length = body_length(stream.read(LENGTH.size), EVENTS.limit)
+            event = EVENTS.decode(stream.read(length))
             assert isinstance(event, Detokenized)
             assert set(event.text) == {event.text[0]}
             seen[event.text[0]].append(event.id)
@@ -128,7 +128,7 @@ class Ends:
         self.worker_writes = worker_writes
 
     def say(self, *events: WorkerEvent) -> None:
-        os.write(self.worker_writes, b"".join(codec.encode_event(event) for event in events))
+        os.write(self.worker_writes, b"".join(EVENTS.encode(event) for event in events))
 
     def hang_up(self) -> None:
         os.close(self.worker_writes)
@@ -172,7 +172,7 @@ async def test_the_async_end_reads_events_in_order_and_then_the_end() -> None:
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 20])
 async def test_the_async_end_refuses_a_frame_that_is_cut_off(cut: int) -> None:
     async with async_ends() as ends:
-        os.write(ends.worker_writes, codec.encode_event(Detokenized(1, "hello world"))[:cut])
+        os.write(ends.worker_writes, EVENTS.encode(Detokenized(1, "hello world"))[:cut])
         ends.hang_up()
         with pytest.raises(ProtocolError):
             await ends.channel.receive()
@@ -189,7 +189,7 @@ async def test_the_async_end_refuses_four_gigabytes_before_it_takes_memory() -> 
 
 async def test_sending_waits_for_a_worker_that_does_not_read_and_keeps_the_frame_whole() -> None:
     request = TokenizeRequest(id=1, text="x" * 1_000_000)
-    frame = codec.encode_request(request)
+    frame = REQUESTS.encode(request)
     async with async_ends() as ends:
         sending = asyncio.ensure_future(ends.channel.send(request))
         await asyncio.sleep(0)

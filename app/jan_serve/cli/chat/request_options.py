@@ -21,7 +21,7 @@ from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.input import read_file
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import InvalidImage
-from jan_serve.image_files.header import checked_header
+from jan_serve.image_files import checked_header
 from jan_serve.store.files import TooLarge, read_limited, user_path
 
 MAX_DOCUMENT_BYTES: Final = 32 << 20

@@ -26,7 +26,7 @@ from jan_serve.dialects.shared.wire_types import (
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.media_reader import too_many_images
 from jan_serve.http.json_body import MemberNames
-from jan_serve.image_files.header import MAX_IMAGES
+from jan_serve.image_files import MAX_IMAGES
 
 Kind = Literal["integer", "float32", "boolean", "array"]
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from typing_extensions import TypedDict
 
-from jan_serve.audio_files.header import checked_header
+from jan_serve.audio_files import checked_header
 from jan_serve.core.events import Completed, GenerationEvent, TextDelta
 from jan_serve.core.messages import AudioPart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, SamplingParams

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.cache.cells import CellCounter
-from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
+from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache, PrefixMatch
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, StateCache
 from jan_serve.engine.cache.state_files import file_bytes
 from jan_serve.engine.cache.state_restorer import StateRestorer

@@ -1,21 +1,124 @@
-"""The prefix cache knows the finished sequences in the KV cache, and finds the longest prefix that a prompt shares.
+"""What is in the KV cache: cells that sequences own and share, and finished sequences with their prefixes.
 
-Pure: the engine moves the cells. Entries stay until their cells or ids are needed; the caller adds running
-sequences. PrefixIndex serves the tiers below it: it finds the longest common prefix without comparing with all
-sequences. Its blocks are hash-chained as in vLLM's automatic prefix caching: the hash of a block covers all tokens
-before it. A look-up takes one step per block of the prompt, however many sequences there are.
+Pure bookkeeping: mirrors the engine's changes to the llama.cpp memory without touching it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from jan_serve.engine.tokens import Tokens, common_prefix
+
+
+class _Run:
+    """Consecutive cells held by the same sequences. `holders`: number of sequences whose path includes it."""
+
+    __slots__ = ("holders", "length", "parent")
+
+    def __init__(self, parent: _Run | None, length: int, holders: int) -> None:
+        self.parent = parent
+        self.length = length
+        self.holders = holders
+
+
+class CellCounter:
+    """Cells in use, by sequence id. Lengths are in tokens, which are cells."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.used = 0
+        self._leaf: dict[int, _Run] = {}
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.used
+
+    def length(self, seq_id: int) -> int:
+        """Cells of a sequence, shared ones included."""
+        total, run = 0, self._leaf.get(seq_id)
+        while run is not None:
+            total += run.length
+            run = run.parent
+        return total
+
+    def exclusive(self, seq_id: int) -> int:
+        """Cells that dropping this sequence would free."""
+        total, run = 0, self._leaf.get(seq_id)
+        while run is not None and run.holders == 1:
+            total += run.length
+            run = run.parent
+        return total
+
+    def held_by(self, seq_ids: Iterable[int]) -> int:
+        """Cells that at least one of these sequences holds."""
+        total = 0
+        seen: set[int] = set()
+        for seq_id in seq_ids:
+            run = self._leaf.get(seq_id)
+            while run is not None and id(run) not in seen:
+                seen.add(id(run))
+                total += run.length
+                run = run.parent
+        return total
+
+    def extend(self, seq_id: int, count: int) -> None:
+        if count == 0:
+            return
+        leaf = self._leaf.get(seq_id)
+        if leaf is not None and leaf.holders == 1:
+            leaf.length += count
+        else:
+            self._leaf[seq_id] = _Run(leaf, count, 1)
+        self.used += count
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """Share the first `length` cells of `source` with `target`, which must be empty."""
+        if target in self._leaf:
+            raise ValueError(f"sequence {target} holds cells already")
+        run = self._leaf.get(source)
+        position = self.length(source)
+        if length > position:
+            raise ValueError(f"sequence {source} holds {position} cells, not {length}")
+        while run is not None and position - run.length >= length:
+            position -= run.length
+            run = run.parent
+        if run is None or length == 0:
+            return
+        keep = length - (position - run.length)
+        if keep < run.length:
+            # Split off the shared part as a new parent; every path through `run` keeps its cells.
+            run.parent = _Run(run.parent, keep, run.holders)
+            run.length -= keep
+            run = run.parent
+        self._leaf[target] = run
+        node: _Run | None = run
+        while node is not None:
+            node.holders += 1
+            node = node.parent
+
+    def shrink(self, seq_id: int, count: int) -> None:
+        """Free the last `count` cells of a sequence, which must not be shared."""
+        if count == 0:
+            return
+        leaf = self._leaf[seq_id]
+        if leaf.holders != 1 or leaf.length < count:
+            raise ValueError(f"sequence {seq_id} shares its last {count} cells")
+        leaf.length -= count
+        self.used -= count
+
+    def remove(self, seq_id: int) -> None:
+        run = self._leaf.pop(seq_id, None)
+        while run is not None:
+            run.holders -= 1
+            if run.holders == 0:
+                self.used -= run.length
+            run = run.parent
+
+    def clear(self) -> None:
+        self._leaf.clear()
+        self.used = 0
 
 
 class CachedSequence(msgspec.Struct, eq=False):
@@ -126,121 +229,3 @@ class PrefixCache:
 
     def clear(self) -> None:
         self._entries.clear()
-
-
-BLOCK = 16
-"""Tokens per block; shorter common prefixes are not found."""
-
-_MAX_COMPARED = 8
-"""Sequences that share all whole blocks and are compared by token: others are better by less than a block."""
-
-
-class Tokenised(msgspec.Struct, frozen=True, eq=False):
-    """Base of items: immutable tokens, compared by identity."""
-
-    tokens: Tokens
-
-
-T = TypeVar("T", bound=Tokenised)
-
-
-class PrefixIndex(Generic[T]):
-    """Items in insertion order. Thread-safe; never blocks."""
-
-    def __init__(self) -> None:
-        self._items: dict[T, list[int]] = {}  # with the chained hashes of their whole blocks
-        self._through: dict[int, dict[T, None]] = {}  # items with all blocks up to this one
-        self._ending: dict[int, dict[T, None]] = {}  # items whose last whole block is this one
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[T]:
-        """A snapshot of the items, oldest first."""
-        with self._lock:
-            return iter(list(self._items))
-
-    @property
-    def first(self) -> T:
-        """The oldest item. Raises StopIteration if there is none."""
-        return next(iter(self._items))
-
-    def __contains__(self, item: T) -> bool:
-        return item in self._items
-
-    def add(self, item: T) -> None:
-        """Add an item, or make a known one the newest."""
-        self.remove(item)
-        hashes = _hashes(item.tokens)
-        with self._lock:
-            self._items[item] = hashes
-            for each in hashes[1:]:
-                self._through.setdefault(each, {})[item] = None
-            self._ending.setdefault(hashes[-1], {})[item] = None
-
-    def remove(self, item: T) -> bool:
-        """False if there is no such item."""
-        with self._lock:
-            hashes = self._items.pop(item, None)
-            if hashes is None:
-                return False
-            for each in hashes[1:]:
-                _discard(self._through, each, item)
-            _discard(self._ending, hashes[-1], item)
-            return True
-
-    def clear(self) -> None:
-        with self._lock:
-            self._items.clear()
-            self._through.clear()
-            self._ending.clear()
-
-    def longest(self, tokens: Tokens) -> tuple[T, int] | None:
-        """The item with the longest common prefix, within a block of the best, and the length of that prefix."""
-        hashes = _hashes(tokens)
-        with self._lock:
-            for each in reversed(hashes[1:]):
-                items = self._through.get(each)
-                if items:
-                    newest = islice(reversed(items), _MAX_COMPARED)
-                    length, item = max(
-                        ((common_prefix(tokens, item.tokens), item) for item in newest),
-                        key=lambda found: found[0],
-                    )
-                    return item, length
-        return None
-
-    def beginnings(self, tokens: Tokens) -> list[T]:
-        """The items that are whole prefixes of `tokens`, longest first."""
-        hashes = _hashes(tokens)
-        found: list[T] = []
-        with self._lock:
-            for each in reversed(hashes):
-                ending = self._ending.get(each, ())
-                whole = [item for item in ending if common_prefix(item.tokens, tokens) == len(item.tokens)]
-                found += sorted(whole, key=lambda item: len(item.tokens), reverse=True)
-        return found
-
-    def has_beginning(self, tokens: Tokens) -> bool:
-        """Whether `tokens` is a prefix of some item."""
-        hashes = _hashes(tokens)
-        with self._lock:
-            items = self._through.get(hashes[-1], ()) if len(hashes) > 1 else self._items
-            return any(common_prefix(item.tokens, tokens) == len(tokens) for item in items)
-
-
-def _hashes(tokens: Tokens) -> list[int]:
-    """Hashes of the empty prefix and of each whole block with all blocks before it."""
-    hashes = [0]
-    for start in range(0, len(tokens) - BLOCK + 1, BLOCK):
-        hashes.append(hash((hashes[-1], tokens[start : start + BLOCK].tobytes())))
-    return hashes
-
-
-def _discard(groups: dict[int, dict[T, None]], key: int, item: T) -> None:
-    group = groups.get(key)
-    if group is not None:
-        group.pop(item, None)
-        if not group:
-            del groups[key]

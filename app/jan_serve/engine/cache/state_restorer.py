@@ -12,8 +12,7 @@ from concurrent.futures import Future
 import msgspec
 
 from jan_serve.core.events import CacheTier
-from jan_serve.engine.cache.cells import CellCounter
-from jan_serve.engine.cache.prefix_cache import PrefixCache
+from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence

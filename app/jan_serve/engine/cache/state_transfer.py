@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
-from jan_serve.engine.cache.state_tiers import digest_files, model_files
+from jan_serve.engine.cache.state_identity import digest_files, model_files
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.errors import InvalidModel, InvalidRequest, InvalidState, JanServeError, Overloaded
 from jan_serve.ipc.messages import DropState, Failed, LoadModel, ReadState, StatePart, StateStored, StoreState

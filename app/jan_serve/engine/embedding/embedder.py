@@ -9,19 +9,19 @@ import numpy as np
 import psutil
 
 from jan_serve.core.models import ModelFacts
+from jan_serve.engine.decoding import InterruptibleDecode
 from jan_serve.engine.embedding.input_pooling import (
     MAX_SEQUENCES,
     EmbedJob,
     Floats,
     InputsInPieces,
+    LastTokenScores,
     WholeInputs,
 )
-from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidRequest
 from jan_serve.ipc.messages import Embedded, EmbedRequest, EngineSettings

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.backend import context_error
 from jan_serve.engine.llama.bindings import extension, lib
-from jan_serve.engine.llama.context_error import context_error
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import EngineFailure, SettingsError

@@ -30,13 +30,14 @@ _POSITIONS: Final = b"a.position_embd.weight"
 _SAMPLES_PER_POSITION: Final = 320
 """Two frames of 10 ms, at the 16,000 samples a second of this encoder, which asserts as many rows of its table."""
 _STRING: Final = 8  # enum gguf_type
-_pointer_type: Any = ctypes.POINTER
+_pointer_to: Any = ctypes.POINTER
+_lib: Any = bindings.mtmd
 
 
 class _Params(ctypes.Structure):
     """Layout of gguf_init_params."""
 
-    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", _pointer_type(ctypes.c_void_p)))
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", _pointer_to(ctypes.c_void_p)))
 
 
 def longest_sound(path: str) -> int | None:
@@ -50,12 +51,9 @@ def longest_sound(path: str) -> int | None:
         if _CONFORMER not in (_file_text(file, key) for key in _TYPE_KEYS):
             return None
         get = ggml_function("ggml_get_tensor", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p])
+        count_rows = ggml_function("ggml_nrows", ctypes.c_int64, [ctypes.c_void_p])
         table = get(tensors, _POSITIONS)
-        if not table:
-            return None
-        return _SAMPLES_PER_POSITION * int(
-            ggml_function("ggml_nrows", ctypes.c_int64, [ctypes.c_void_p])(table)
-        )
+        return _SAMPLES_PER_POSITION * int(count_rows(table)) if table else None
     finally:
         ggml_function("gguf_free", None, [ctypes.c_void_p])(file)
         ggml_function("ggml_free", None, [ctypes.c_void_p])(tensors)
@@ -69,9 +67,6 @@ def _file_text(file: int, key: bytes) -> bytes | None:
     text: bytes = ggml_function("gguf_get_val_str", ctypes.c_char_p, of_key)(file, number)
     return text
 
-
-_lib: Any = bindings.mtmd
-_pointer_to: Any = ctypes.POINTER
 
 Embeddings = npt.NDArray[np.float32]
 """A row for each cell, as wide as the text model's input."""
@@ -96,12 +91,6 @@ def heard_frames(frames: int, rate: int) -> int:
     return whole * _PIECE_SECONDS * rate + max(rest, rate // _PIECES_PER_SECOND)
 
 
-class MarkupPart(msgspec.Struct, frozen=True, eq=False):
-    """Tokens that the model expects around or between the parts of an image."""
-
-    tokens: tuple[int, ...]
-
-
 class MediaPart(msgspec.Struct, frozen=True, eq=False):
     """Cells that hold embeddings. number: among the media parts of its piece.
 
@@ -113,6 +102,10 @@ class MediaPart(msgspec.Struct, frozen=True, eq=False):
     num_positions: int
     offsets: Positions
     steps: Positions
+
+
+Layout = tuple[tuple[int, ...] | MediaPart, ...]
+"""Media parts, and the tokens that the model expects around and between them."""
 
 
 class Projector:
@@ -146,8 +139,7 @@ class Projector:
         self.is_causal = not _lib.mtmd_decode_use_non_causal(pointer, None)
         self.longest_sound = longest_sound(path) if self.hears else None
         self.audio_rate = int(_lib.mtmd_get_audio_sample_rate(pointer)) if self.hears else 0
-        self._image_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_image)
-        self._audio_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_audio)
+        self._layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out)
 
     def close(self) -> None:
         """Free it. Nothing may use it any more."""
@@ -162,34 +154,36 @@ class Projector:
     def largest_part(self) -> int:
         """Cells of the largest part of an image, for images of usual shapes."""
         sides = ((_LARGEST_SIDE, _LARGEST_SIDE), (_LARGEST_SIDE, 512), (512, _LARGEST_SIDE))
-        layouts = (self._image_layout(*size) for size in sides if self.sees)
-        return max(
-            (part.num_cells for layout in layouts for part in layout if isinstance(part, MediaPart)),
-            default=0,
-        )
+        pieces = [ImagePiece(width=width, height=height, digest="") for width, height in sides if self.sees]
+        parts = (part for piece in pieces for part in self._layout(piece))
+        return max((part.num_cells for part in parts if isinstance(part, MediaPart)), default=0)
 
-    def layout(self, piece: MediaPiece) -> tuple[MarkupPart | MediaPart, ...]:
+    def layout(self, piece: MediaPiece) -> Layout:
         """What an image or a sound is in a prompt; neither needs its pixels or samples. Raises EngineFailure."""
         if isinstance(piece, ImagePiece):
-            return self._image_layout(piece.width, piece.height)
-        return self._audio_layout(piece.frames)
+            return self._layout(ImagePiece(width=piece.width, height=piece.height, digest=""))
+        return self._layout(AudioPiece(digest="", frames=piece.frames))
 
     @contextmanager
     def opened(self, piece: MediaPiece) -> Generator[Callable[[int], Embeddings]]:
-        """A function that encodes the chunk of a number; see OpenedMedia.encode. Blocks. Raises EngineFailure."""
+        """A function that encodes the media part of a number (`mtmd_encode_chunk`). It blocks, with the GIL released.
+
+        Both raise EngineFailure.
+        """
         with self._chunks(piece) as chunks:
-            yield OpenedMedia(self, chunks, self._width).encode
+            media = [chunk for chunk in chunks if _lib.mtmd_input_chunk_get_type(chunk) != _TEXT]
 
-    def _lay_out_image(self, width: int, height: int) -> tuple[MarkupPart | MediaPart, ...]:
-        with self._chunks(ImagePiece(width=width, height=height, digest="")) as chunks:
-            return self._parts(chunks)
+            def encode(number: int) -> Embeddings:
+                code = int(_lib.mtmd_encode_chunk(self.pointer, media[number]))
+                if code != 0:
+                    raise EngineFailure(f"llama.cpp could not encode an image or a sound (code {code})")
+                shape = (int(_lib.mtmd_input_chunk_get_n_tokens(media[number])), self._width)
+                return np.ctypeslib.as_array(_lib.mtmd_get_output_embd(self.pointer), shape=shape).copy()
 
-    def _lay_out_audio(self, frames: int) -> tuple[MarkupPart | MediaPart, ...]:
-        with self._chunks(AudioPiece(digest="", frames=frames)) as chunks:
-            return self._parts(chunks)
+            yield encode
 
     @contextmanager
-    def _chunks(self, piece: MediaPiece) -> Generator[Any]:
+    def _chunks(self, piece: MediaPiece) -> Generator[list[Any]]:
         bitmap = _bitmap(piece) if isinstance(piece, ImagePiece) else _sound(piece, self.audio_rate)
         chunks = _lib.mtmd_input_chunks_init()
         try:
@@ -198,34 +192,31 @@ class Projector:
             code = int(_lib.mtmd_tokenize_from_parts(self.pointer, chunks, parts, 1, False))
             if code != 0:
                 raise EngineFailure(f"llama.cpp could not prepare an image or a sound (code {code})")
-            yield chunks
+            yield [
+                _lib.mtmd_input_chunks_get(chunks, i) for i in range(int(_lib.mtmd_input_chunks_size(chunks)))
+            ]
         finally:
             _lib.mtmd_input_chunks_free(chunks)
             _lib.mtmd_bitmap_free(bitmap)
 
-    def _parts(self, chunks: Any) -> tuple[MarkupPart | MediaPart, ...]:
-        parts: list[MarkupPart | MediaPart] = []
+    def _lay_out(self, piece: MediaPiece) -> Layout:
+        parts: list[tuple[int, ...] | MediaPart] = []
         number = 0
-        for chunk in _each(chunks):
-            if _lib.mtmd_input_chunk_get_type(chunk) == _TEXT:
-                count = ctypes.c_size_t()
-                tokens = _lib.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
-                parts.append(MarkupPart(tuple(tokens[i] for i in range(count.value))))
-            else:
-                parts.append(
-                    MediaPart(
-                        number,
-                        int(_lib.mtmd_input_chunk_get_n_tokens(chunk)),
-                        int(_lib.mtmd_input_chunk_get_n_pos(chunk)),
-                        *self._positions(chunk),
-                    )
-                )
-                number += 1
+        with self._chunks(piece) as chunks:
+            for chunk in chunks:
+                if _lib.mtmd_input_chunk_get_type(chunk) == _TEXT:
+                    size = ctypes.c_size_t()
+                    tokens = _lib.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(size))
+                    parts.append(tuple(tokens[i] for i in range(size.value)))
+                else:
+                    count, advance = _lib.mtmd_input_chunk_get_n_tokens, _lib.mtmd_input_chunk_get_n_pos
+                    where = self._positions(chunk, int(count(chunk)))
+                    parts.append(MediaPart(number, int(count(chunk)), int(advance(chunk)), *where))
+                    number += 1
         return tuple(parts)
 
-    def _positions(self, chunk: Any) -> tuple[Positions, Positions]:
+    def _positions(self, chunk: Any, count: int) -> tuple[Positions, Positions]:
         """Offsets and steps; see MediaPart."""
-        count = int(_lib.mtmd_input_chunk_get_n_tokens(chunk))
         along = np.arange(count, dtype=np.int32)[None]
         image = _lib.mtmd_input_chunk_get_tokens_image(chunk) if self.has_mrope else None
         if not image:
@@ -236,39 +227,15 @@ class Projector:
         return np.ascontiguousarray(at_zero), (at_one - at_zero[:, 0])[:, None]
 
 
-class OpenedMedia:
-    """A prepared image or sound, until its context manager ends."""
-
-    def __init__(self, projector: Projector, chunks: Any, width: int) -> None:
-        self._pointer = projector.pointer
-        self._chunks = [chunk for chunk in _each(chunks) if _lib.mtmd_input_chunk_get_type(chunk) != _TEXT]
-        self._width = width
-
-    def encode(self, number: int) -> Embeddings:
-        """`mtmd_encode_chunk` of a media part; blocks, with the GIL released. Raises EngineFailure."""
-        chunk = self._chunks[number]
-        code = int(_lib.mtmd_encode_chunk(self._pointer, chunk))
-        if code != 0:
-            raise EngineFailure(f"llama.cpp could not encode an image or a sound (code {code})")
-        shape = (int(_lib.mtmd_input_chunk_get_n_tokens(chunk)), self._width)
-        return np.ctypeslib.as_array(_lib.mtmd_get_output_embd(self._pointer), shape=shape).copy()
-
-
 def _reason(path: str, errors: Sequence[str]) -> str:
     """Why libmtmd rejects a file, from its log."""
     for line in errors:
-        if (
-            found := re.search(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)", line)
-        ) is not None:
+        if found := re.search(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)", line):
             return f"it is for models of the width {found[2]}, and this one has {found[1]}"
         reason = line.partition(f"failed to load model '{path}': ")[2].partition(": ")[2]
         if reason and path not in reason:
             return reason
     return "it is damaged, or of a kind that llama.cpp does not know"
-
-
-def _each(chunks: Any) -> list[Any]:
-    return [_lib.mtmd_input_chunks_get(chunks, i) for i in range(int(_lib.mtmd_input_chunks_size(chunks)))]
 
 
 def _position(image: Any, start: int, cell: int) -> tuple[int, int, int, int]:

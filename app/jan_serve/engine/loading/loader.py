@@ -12,11 +12,10 @@ import psutil
 
 from jan_serve.core.models import DeviceInfo, ModelFacts
 from jan_serve.core.placement import MIN_DEFAULT_N_CTX, default_n_ctx
-from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
-from jan_serve.engine.cache.state_files import state_key
-from jan_serve.engine.cache.state_tiers import make_states, weights_of
+from jan_serve.engine.cache.state_identity import state_key, weights_of
+from jan_serve.engine.decoding import Adapters, InterruptibleDecode
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
@@ -31,12 +30,16 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.llama.thread_pool import ThreadPool, default_threads
-from jan_serve.engine.loading import memory_fit
-from jan_serve.engine.loading.draft_loader import load_drafting
-from jan_serve.engine.loading.load_trial import try_out
-from jan_serve.engine.media.media_layout import MediaLayout
+from jan_serve.engine.loading.contexts import (
+    default_parallel,
+    grows_to,
+    load_drafting,
+    make_states,
+    try_out,
+    with_shorter_context,
+)
+from jan_serve.engine.prompt_media import MediaLayout
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
-from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
@@ -185,7 +188,7 @@ def _size(opened: _Opened, placed: DevicePlan) -> _Sizes:
     settings, model = opened.settings, opened.model
     n_ctx = _embedding_n_ctx(opened) if opened.only_embeds else _n_ctx(settings, model, placed)
     # llama.cpp asserts a cell for each sequence.
-    parallel = min(settings.parallel or memory_fit.default_parallel(n_ctx), n_ctx)
+    parallel = min(settings.parallel or default_parallel(n_ctx), n_ctx)
     cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel, n_ctx - parallel)
     if model.is_recurrent:
         cache_sequences = min(cache_sequences, _RECURRENT_CACHE_SEQUENCES)
@@ -198,7 +201,7 @@ def _build(opened: _Opened, sizes: _Sizes) -> tuple[LlamaContext | None, _Sizes]
     context = None
     if not opened.only_embeds:
         sequences = sizes.parallel + sizes.cache_sequences
-        context, n_ctx = memory_fit.with_shorter_context(
+        context, n_ctx = with_shorter_context(
             lambda length: _context(model, settings, length, sequences, threads),
             n_ctx,
             min_n_ctx=n_ctx if settings.n_ctx is not None else MIN_DEFAULT_N_CTX,
@@ -393,5 +396,5 @@ def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, weights: str, load_se
         placement=placed.shares,
         placement_warning=placed.warning,
         weights=weights,
-        grows_to=0 if opened.only_embeds else memory_fit.grows_to(opened.settings, sizes.n_ctx, model),
+        grows_to=0 if opened.only_embeds else grows_to(opened.settings, sizes.n_ctx, model),
     )

@@ -24,8 +24,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from jan_serve.engine.cache.cells import CellCounter
-from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
+from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache, PrefixMatch
 from jan_serve.engine.sequence import PlanItem, Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.ipc.messages import AdapterUse

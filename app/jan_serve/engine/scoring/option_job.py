@@ -8,8 +8,14 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, GrowingContext
-from jan_serve.engine.embedding.last_token_scores import group_cells, group_size, unread
+from jan_serve.engine.embedding.input_pooling import (
+    MAX_SEQUENCES,
+    Decode,
+    GrowingContext,
+    group_cells,
+    group_size,
+    unread,
+)
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.scoring.option_tree import OptionTree, Path
 from jan_serve.engine.tokens import Tokens, common_prefix

@@ -11,6 +11,7 @@ from typing import Final
 import psutil
 
 from jan_serve.core.models import ModelFacts
+from jan_serve.engine.decoding import InterruptibleDecode
 from jan_serve.engine.embedding.embedder import check_memory
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.llama.context import LlamaContext
@@ -18,9 +19,8 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.scoring.option_job import N_SEQUENCES, OptionJob, OptionScorer, TokenisedQuestion
 from jan_serve.engine.scoring.option_tree import OptionTree, SpelledOption
-from jan_serve.engine.scoring.pair_tokens import pair_rows
+from jan_serve.engine.scoring.scoring_intake import pair_rows
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.engine.tokens import shared_prefix
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation

@@ -152,7 +152,7 @@ class GrammarCache:
         )
 
     async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:
-        key = documents.key(COMPILING.encode(request))
+        key = documents.key(COMPILING.requests.body(request))
         kept = self._done if isinstance(request, Constraint) else self._parts
         known = kept.get(key)
         if known is not None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import miniaudio as _miniaudio  # pyright: ignore[reportMissingTypeStubs]
 
-from jan_serve.audio_files.header import MAX_AMPLITUDE, MAX_SECONDS, AudioHeader
+from jan_serve.audio_files import MAX_AMPLITUDE, MAX_SECONDS, AudioHeader
 from jan_serve.errors import InvalidAudio
 
 _lib: Any = _miniaudio

@@ -1,4 +1,4 @@
-"""Compiles constraints and tool calls. Started as `jan-serve compile`; not a user command."""
+"""Compiles constraints and tool calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from jan_serve.core.constraint import Constraint
 from jan_serve.errors import GrammarTooComplex, ProtocolError
 from jan_serve.generation.constraint.call_frame import call_frame
 from jan_serve.generation.constraint.tool_grammar import answer_has_terminals, tool_grammar
-from jan_serve.helpers.child import serve
 from jan_serve.helpers.kinds import (
-    COMPILING,
     CompileAnswer,
     Compiled,
     CompileFrame,
@@ -27,11 +25,6 @@ from jan_serve.helpers.kinds import (
 _FORMATS: Final = {form.name: form for form in FORMATS}
 _MOST_STEPS: Final = 2 * MAX_STEPS
 """Steps to look for a change: the process has a limit of CPU time."""
-
-
-def main() -> int:
-    """Serve requests until the pipe closes."""
-    return serve(COMPILING, compiled)
 
 
 def compiled(request: CompileRequest) -> Compiled:

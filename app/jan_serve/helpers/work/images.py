@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from jan_serve.errors import InvalidImage
-from jan_serve.image_files.header import ImageFormat, ImageHeader
+from jan_serve.image_files import ImageFormat, ImageHeader
 
 _READERS: Final[dict[ImageFormat, type[ImageFile]]] = {
     "PNG": PngImageFile,

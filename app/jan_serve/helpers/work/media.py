@@ -1,14 +1,8 @@
-"""Decodes images, sounds and PDFs. Started as `jan-serve media`; not a user command."""
+"""Decodes images, sounds and PDFs."""
 
 from __future__ import annotations
 
-from jan_serve.helpers.child import serve
-from jan_serve.helpers.kinds import DECODING, DecodeImage, DecodeMedia, DecodePdf
-
-
-def main() -> int:
-    """Serve requests until the pipe closes."""
-    return serve(DECODING, decoded)
+from jan_serve.helpers.kinds import DecodeImage, DecodeMedia, DecodePdf
 
 
 def decoded(request: DecodeMedia) -> bytes:

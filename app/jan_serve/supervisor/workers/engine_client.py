@@ -29,7 +29,7 @@ from jan_serve.errors import (
     copy_error,
     error_from_payload,
 )
-from jan_serve.ipc.codec import media_frames
+from jan_serve.ipc.attachments import media_frames
 from jan_serve.ipc.messages import (
     AbortRequest,
     Chunk,

@@ -12,7 +12,7 @@ import pytest
 from jan_serve.core.messages import AudioPiece, ImagePiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector, heard_frames
+from jan_serve.engine.llama.projector import MediaPart, Projector, heard_frames
 from jan_serve.errors import EngineFailure, InvalidModel
 from models.recipe.fixtures import write_tiny_llama
 from models.recipe.projector_fixtures import (
@@ -127,7 +127,7 @@ def test_marks_around_an_image_are_tokens_of_the_text_model(
 ) -> None:
     vocab = models["qwen2vl" if kind == DYNAMIC else "llama"].vocab
     layout = projectors[kind].layout(picture(1))
-    marks = [token for part in layout if isinstance(part, MarkupPart) for token in part.tokens]
+    marks = [token for part in layout if isinstance(part, tuple) for token in part]
     assert all(0 <= token < vocab.n_tokens for token in marks)
     assert bool(marks) is (kind != "mlp")
 

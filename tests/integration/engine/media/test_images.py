@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.core.messages import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedContent, UnsupportedOperation
-from jan_serve.ipc.codec import MAX_REQUEST_BYTES
+from jan_serve.ipc.channel import REQUESTS
 from jan_serve.ipc.messages import AbortRequest, ShutdownRequest
 from models.recipe.fixtures import (
     write_tiny_hybrid,
@@ -297,7 +297,7 @@ def test_drafts_do_not_change_what_is_said_about_an_image(
 def test_more_pixels_than_a_frame_holds(files: dict[ProjectorKind, tuple[Path, Path]]) -> None:
     text, projector = files["mlp"]
     images = [picture(seed, 2048, 2048) for seed in range(6)]
-    assert sum(len(image.pixels) for image in images) > MAX_REQUEST_BYTES
+    assert sum(len(image.pixels) for image in images) > REQUESTS.limit
     with running_worker(text, projector=str(projector), **SETTINGS) as worker:
         result, other = worker.run(asked(*images, max_tokens=2), asked(picture(9), max_tokens=2))
         assert result.choice.end.completion_tokens == other.choice.end.completion_tokens == 2

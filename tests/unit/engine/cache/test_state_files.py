@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jan_serve.engine.cache.state_files import StateFiles, state_key
+from jan_serve.engine.cache.state_files import StateFiles
+from jan_serve.engine.cache.state_identity import state_key
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 from tests.unit.store.descriptors import no_descriptors

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from jan_serve.core.messages import ImagePiece
-from jan_serve.engine.cache.cells import CellCounter
-from jan_serve.engine.cache.prefix_cache import PrefixCache
+from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
 from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.cache.state_restorer import StateRestorer

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from jan_serve.engine.decoding import InterruptibleDecode
 from jan_serve.engine.embedding import embedder
 from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
@@ -22,7 +23,6 @@ from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInpu
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, DecodeFailure
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory
 from jan_serve.ipc.messages import EmbedRequest, EngineSettings

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
+from jan_serve.engine.loading.contexts import default_parallel, with_shorter_context
 from jan_serve.engine.loading.loader import resolved
-from jan_serve.engine.loading.memory_fit import default_parallel, with_shorter_context
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings
 from tests.support.fake_client import fake_facts

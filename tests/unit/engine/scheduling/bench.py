@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from jan_serve.engine.cache.cells import CellCounter
-from jan_serve.engine.cache.prefix_cache import PrefixCache
+from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache
 from jan_serve.engine.scheduling.scheduler import Scheduler
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus, SequenceText
 from jan_serve.engine.tokens import TokenBuffer

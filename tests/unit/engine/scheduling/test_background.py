@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.job_queue import JobQueue
+from jan_serve.engine.queues import JobQueue
 from jan_serve.engine.scheduling.step_planner import ALONE_S, BACKGROUND_S, StepPlanner
 from jan_serve.engine.sequence import Sequence
 from jan_serve.ipc.messages import EmbedRequest

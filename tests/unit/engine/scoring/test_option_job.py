@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from jan_serve.engine.embedding.last_token_scores import GROUP_TOKENS
+from jan_serve.engine.embedding.input_pooling import GROUP_TOKENS
 from jan_serve.engine.scoring.option_job import (
     BRANCHES,
     N_SEQUENCES,

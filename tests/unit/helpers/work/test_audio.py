@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from jan_serve.audio_files.header import checked_header
+from jan_serve.audio_files import checked_header
 from jan_serve.errors import InvalidAudio
 from jan_serve.helpers.work.audio import decoded
 from tests.support.sounds import flac, mp3, tone, wav

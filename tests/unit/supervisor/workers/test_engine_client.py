@@ -24,7 +24,7 @@ from jan_serve.errors import (
     JanServeError,
     ProtocolError,
 )
-from jan_serve.ipc import codec
+from jan_serve.ipc.channel import REQUESTS
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -144,7 +144,7 @@ class PlayedWorker:
         self.gone = False
 
     async def send(self, request: WorkerRequest) -> None:
-        codec.encode_request(request)
+        REQUESTS.encode(request)
         if self.gone:
             raise ConnectionError
         self.sent.append(request)
@@ -428,7 +428,7 @@ async def test_an_answer_of_the_wrong_kind_is_an_engine_failure() -> None:
 async def test_a_request_that_the_pipe_cannot_carry_is_the_callers_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(codec, "MAX_REQUEST_BYTES", 1000)
+    monkeypatch.setattr(REQUESTS, "limit", 1000)
     played = Played()
     with pytest.raises(InvalidRequest, match="too large for the worker pipe"):
         await played.read(played.request("x" * 2000))

@@ -18,7 +18,7 @@ import pytest
 from jan_serve.core.events import Timings
 from jan_serve.core.models import ModelFacts
 from jan_serve.errors import EngineFailure, InvalidModel, JanServeError
-from jan_serve.ipc.codec import decode_request, encode_event
+from jan_serve.ipc.channel import EVENTS, REQUESTS
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -201,7 +201,7 @@ class Child:
                 stream.feed_eof()
 
     def _send(self, event: WorkerEvent) -> None:
-        self._feed(encode_event(event))
+        self._feed(EVENTS.encode(event))
 
     def _feed(self, data: bytes) -> None:
         if not self._exit.is_set() and self.fault not in (Fault.SILENCE, Fault.CLOSED_PIPE, Fault.GARBAGE):
@@ -259,7 +259,7 @@ class Child:
             await self._draws.moment()
             if self.fault is Fault.SILENCE:
                 await self._exit.wait()
-            self._take(decode_request(frame[4:]))
+            self._take(REQUESTS.decode(frame[4:]))
         self._end(0)
 
     def _take(self, request: WorkerRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.audio_files.header import MAX_FILE_BYTES, AudioHeader, checked_header
+from jan_serve.audio_files import MAX_FILE_BYTES, AudioHeader, checked_header
 from jan_serve.errors import InvalidAudio
 from tests.support.sounds import flac, mp3, tone, wav
 

@@ -1,17 +1,54 @@
-"""The data of images and sound that arrives before its request, and how much of it the worker holds. Thread-safe."""
+"""The data of images and sound goes in small frames before its request, so that other frames pass between them.
+
+`media_frames` takes it out of a request; Attachments hold what arrives, and put it back.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 import psutil
 
+from jan_serve.core.messages import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.errors import Overloaded
-from jan_serve.ipc.codec import with_media
 from jan_serve.ipc.messages import EngineRequest, MediaData
 
-_MAX_BYTES = 2 << 30
+PART_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 2 << 30
+
+
+def media_frames(request: EngineRequest) -> Iterator[MediaData | EngineRequest]:
+    """The request after the data of its images and sounds, each of which is sent once."""
+    by_digest: dict[str, bytes] = {}
+    for piece in request.prompt:
+        if isinstance(piece, ImagePiece | AudioPiece):
+            data = piece.pixels if isinstance(piece, ImagePiece) else piece.samples
+            if data:
+                by_digest[piece.digest] = data
+    for digest, data in by_digest.items():
+        for start in range(0, len(data), PART_BYTES):
+            yield MediaData(id=request.id, digest=digest, data=data[start : start + PART_BYTES])
+    yield with_media(request, dict.fromkeys(by_digest, b""))
+
+
+def with_media(request: EngineRequest, by_digest: Mapping[str, bytes]) -> EngineRequest:
+    """The request with other data."""
+
+    def with_data(piece: PromptPiece) -> PromptPiece:
+        match piece:
+            case ImagePiece() if piece.digest in by_digest:
+                return msgspec.structs.replace(piece, pixels=by_digest[piece.digest])
+            case AudioPiece() if piece.digest in by_digest:
+                return msgspec.structs.replace(piece, samples=by_digest[piece.digest])
+            case _:
+                return piece
+
+    if not by_digest:
+        return request
+    return msgspec.structs.replace(request, prompt=tuple(map(with_data, request.prompt)))
 
 
 def attachments_bytes() -> int:
@@ -28,7 +65,7 @@ class _Entry(msgspec.Struct):
 
 
 class Attachments:
-    """Data by request. A request whose data does not fit beside that of others is refused; alone, any fits."""
+    """Data by request. Thread-safe. One whose data does not fit beside that of others is refused; alone, any fits."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes

@@ -15,8 +15,8 @@ from jan_serve.core.messages import AudioPiece, ImagePiece
 from jan_serve.core.placement import LayerParts, ModelParts, PlacementOptions
 from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc import codec
-from jan_serve.ipc.codec import PART_BYTES, media_frames, with_media
+from jan_serve.ipc.channel import EVENTS, REQUESTS
+from jan_serve.ipc.frames import LENGTH, body_length
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -33,7 +33,6 @@ from jan_serve.ipc.messages import (
     LoadFailed,
     LoadModel,
     LoadProgress,
-    MediaData,
     PingRequest,
     Pong,
     RequestCompleted,
@@ -48,7 +47,7 @@ from jan_serve.ipc.messages import (
 
 TOKEN = TokenInfo(7, b"\xf0\x9f", False, -0.25, (TokenLogprob(8, b"\x98", -1.5),))
 
-REQUESTS: list[WorkerRequest] = [
+ALL_REQUESTS: list[WorkerRequest] = [
     LoadModel(
         path="/models/mödel 模型.gguf",
         settings=EngineSettings(
@@ -79,7 +78,7 @@ REQUESTS: list[WorkerRequest] = [
     ShutdownRequest(),
 ]
 
-EVENTS: list[WorkerEvent] = [
+ALL_EVENTS: list[WorkerEvent] = [
     LoadProgress(0.5),
     LoadFailed(code="invalid_model", payload={"message": "no", "param": None}),
     Step(
@@ -100,26 +99,26 @@ EVENTS: list[WorkerEvent] = [
 ]
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda message: type(message).__name__)
 def test_a_request_is_read_as_it_was_written(request_: WorkerRequest) -> None:
-    frame = codec.encode_request(request_)
-    length = codec.decode_length(frame[: codec.HEADER_BYTES], codec.MAX_REQUEST_BYTES)
-    assert length == len(frame) - codec.HEADER_BYTES
-    assert codec.decode_request(frame[codec.HEADER_BYTES :]) == request_
+    frame = REQUESTS.encode(request_)
+    length = body_length(frame[: LENGTH.size], REQUESTS.limit)
+    assert length == len(frame) - LENGTH.size
+    assert REQUESTS.decode(frame[LENGTH.size :]) == request_
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("event", ALL_EVENTS, ids=lambda message: type(message).__name__)
 def test_an_event_is_read_as_it_was_written(event: WorkerEvent) -> None:
-    frame = codec.encode_event(event)
-    assert codec.decode_event(frame[codec.HEADER_BYTES :]) == event
+    frame = EVENTS.encode(event)
+    assert EVENTS.decode(frame[LENGTH.size :]) == event
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("event", ALL_EVENTS, ids=lambda message: type(message).__name__)
 def test_a_cut_body_is_a_protocol_error_at_every_cut(event: WorkerEvent) -> None:
-    body = codec.encode_event(event)[codec.HEADER_BYTES :]
+    body = EVENTS.encode(event)[LENGTH.size :]
     for cut in range(len(body)):
         with pytest.raises(ProtocolError):
-            codec.decode_event(body[:cut])
+            EVENTS.decode(body[:cut])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_a_cut_body_is_a_protocol_error_at_every_cut(event: WorkerEvent) -> None
         msgspec.msgpack.encode({"type": "detokenized", "id": "1", "text": "a"}),
         b"\x83\xa4type\xabdetokenized\xa2id\x01\xa4text\xa2\xff\xfe",
         b"\x83\xa4type\xa6failed\xa2id\x01\xa7payload\x81\xa1a" + b"\x91" * 100_000,
-        codec.encode_event(Detokenized(1, "a"))[codec.HEADER_BYTES :] + b"\x00",
+        EVENTS.encode(Detokenized(1, "a"))[LENGTH.size :] + b"\x00",
     ],
     ids=[
         "empty",
@@ -153,26 +152,26 @@ def test_a_cut_body_is_a_protocol_error_at_every_cut(event: WorkerEvent) -> None
 )
 def test_a_body_that_is_no_event_is_a_protocol_error(body: bytes) -> None:
     with pytest.raises(ProtocolError):
-        codec.decode_event(body)
+        EVENTS.decode(body)
 
 
 def test_an_event_is_no_request() -> None:
     with pytest.raises(ProtocolError, match="not a known request"):
-        codec.decode_request(codec.encode_event(Detokenized(1, "a"))[codec.HEADER_BYTES :])
+        REQUESTS.decode(EVENTS.encode(Detokenized(1, "a"))[LENGTH.size :])
 
 
-@pytest.mark.parametrize("limit", [codec.MAX_REQUEST_BYTES, codec.MAX_EVENT_BYTES])
+@pytest.mark.parametrize("limit", [REQUESTS.limit, EVENTS.limit])
 def test_the_length_is_checked_against_the_limit(limit: int) -> None:
-    assert codec.decode_length(struct.pack("<I", limit), limit) == limit
+    assert body_length(struct.pack("<I", limit), limit) == limit
     for length in (limit + 1, 2**32 - 1):
         with pytest.raises(ProtocolError, match=f"announces {length} bytes"):
-            codec.decode_length(struct.pack("<I", length), limit)
+            body_length(struct.pack("<I", length), limit)
 
 
 @pytest.mark.parametrize("header", [b"", b"\x01", b"\x01\x00\x00"])
 def test_a_short_header_is_a_protocol_error(header: bytes) -> None:
     with pytest.raises(ProtocolError):
-        codec.decode_length(header, 100)
+        body_length(header, 100)
 
 
 def _nested(depth: int) -> Any:
@@ -189,41 +188,15 @@ def _nested(depth: int) -> Any:
 )
 def test_a_value_that_msgpack_cannot_hold_is_a_protocol_error(request_: WorkerRequest) -> None:
     with pytest.raises(ProtocolError, match="cannot be written"):
-        codec.encode_request(request_)
+        REQUESTS.encode(request_)
 
 
 def test_a_value_that_is_nested_too_deeply_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="cannot be written"):
-        codec.encode_event(Failed(id=1, code="x", payload={"deep": _nested(100_000)}))
+        EVENTS.encode(Failed(id=1, code="x", payload={"deep": _nested(100_000)}))
 
 
 def test_a_message_over_the_cap_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "MAX_REQUEST_BYTES", 100)
+    monkeypatch.setattr(REQUESTS, "limit", 100)
     with pytest.raises(ProtocolError, match="too large for the worker pipe; the limit is 100"):
-        codec.encode_request(TokenizeRequest(id=1, text="a" * 101))
-
-
-def image(size: int, digest: str) -> ImagePiece:
-    return ImagePiece(width=1, height=1, digest=digest, pixels=bytes(range(251)) * (size // 251 + 1))
-
-
-def test_a_request_without_media_is_one_frame() -> None:
-    request = EngineRequest(
-        cache_salt="", id=1, prompt=("a", (1, 2), ImagePiece(width=4, height=4, digest="ab"))
-    )
-    assert list(media_frames(request)) == [request]
-
-
-@pytest.mark.parametrize("size", [1, PART_BYTES - 1, PART_BYTES, 3 * PART_BYTES + 5])
-def test_data_comes_in_parts_before_its_request_and_once(size: int) -> None:
-    one, sound = image(size, "ab"), AudioPiece(digest="cd", samples=b"\0\1\2\3")
-    request = EngineRequest(cache_salt="", id=7, prompt=("a", one, "b", sound, one))
-    *parts, last = media_frames(request)
-    assert isinstance(last, EngineRequest)
-    assert not any(getattr(piece, "pixels", b"") or getattr(piece, "samples", b"") for piece in last.prompt)
-    found: dict[str, bytes] = {}
-    for part in parts:
-        assert isinstance(part, MediaData) and part.id == 7 and len(part.data) <= PART_BYTES
-        found[part.digest] = found.get(part.digest, b"") + part.data
-    assert list(found) == ["ab", "cd"] and len(found["ab"]) == len(one.pixels)
-    assert with_media(last, found) == request
+        REQUESTS.encode(TokenizeRequest(id=1, text="a" * 101))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.llama.context_error import context_error
+from jan_serve.engine.llama.backend import context_error
 from jan_serve.errors import InsufficientMemory, JanServeError, ModelFailed, SettingsError
 
 FAILED = "llama_init_from_model: failed to initialize the context: "

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jan_serve.engine.decoding import StepBatch
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.sequence import Draft, PlanItem, Sequence
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.engine.step_batch import StepBatch
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 

@@ -1,26 +1,54 @@
-"""This module makes the tiers of a loaded model's prompt states, and says what identifies the model in its states.
-
-That is a digest of the weights, the RoPE factors in use, and the settings that the bytes of a state depend on.
-"""
+"""What identifies a model in the states of its sequences: its weights, and the settings that their bytes depend on."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
-from jan_serve.engine.cache.state_cache import StateCache
-from jan_serve.engine.cache.state_files import StateFiles, sampled_digest, state_key
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
-from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.ipc.messages import LoadModel
 
+logger = logging.getLogger(__name__)
+
 _PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf\Z")
+
+
+_SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
+
+
+def state_key(model: Iterable[Path], *layout: str) -> str:
+    """A folder name for everything that a state depends on: the weights, and `layout` (KV types, llama.cpp build, …).
+
+    Digests size, modification time and at most 4 MiB of each file: the whole of a small one, sampled blocks of others.
+    Raises OSError.
+    """
+    files = [*model]
+    times = (str(path.stat().st_mtime_ns) for path in files)
+    return sampled_digest(files, *layout, *times)
+
+
+def sampled_digest(files: Iterable[Path], *texts: str) -> str:
+    """A digest as `state_key`, without the times: equal for equal files on all machines, in 32 hexadecimal digits.
+    Raises OSError."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    for path in files:
+        size = path.stat().st_size
+        digest.update(struct.pack("<Q", size))
+        with path.open("rb") as file:
+            if size <= _SAMPLES * _SAMPLE_BYTES:
+                digest.update(file.read())
+                continue
+            for number in range(_SAMPLES):
+                file.seek(max(0, size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
+                digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 def model_parts(path: Path) -> tuple[Path, ...]:
@@ -73,40 +101,6 @@ def rope_factors(metadata: Mapping[str, str], n_ctx: int) -> str:
     if not original.isdecimal():
         return ""
     return "long" if n_ctx > int(original) else "short"
-
-
-logger = logging.getLogger(__name__)
-
-_MAX_CACHE_RAM = 2 * 2**30
-_MAX_CACHE_DISK = 8 * 2**30
-
-
-def make_states(request: LoadModel, context: LlamaContext, longest: int) -> StateCache:
-    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made.
-
-    longest: tokens that the context may hold.
-    """
-    settings, model = request.settings, context.model
-    ram = settings.cache_ram_bytes
-    if ram is None:
-        ram = min(_MAX_CACHE_RAM, psutil.virtual_memory().total // 16)
-    if settings.cache_ram_most is not None:
-        ram = min(ram, settings.cache_ram_most)
-    disk = settings.cache_disk_bytes
-    files = None
-    if settings.cache_dir is not None and disk != 0:
-        root = Path(settings.cache_dir)
-        try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if disk is None:
-                disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
-            factors = rope_factors(model.metadata(), context.n_ctx)
-            key = state_files_key(request, factors)
-            files = StateFiles(root, key, disk, max_tokens=longest)
-        except OSError as error:
-            logger.warning("prompt states are not saved to disk: %s", error)
-    # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.
-    return StateCache(ram, files, whole_only=model.is_recurrent or model.n_swa > 0)
 
 
 def state_files_key(request: LoadModel, factors: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.engine.cache.state_tiers import rope_factors, state_files_key
+from jan_serve.engine.cache.state_identity import rope_factors, state_files_key
 from jan_serve.ipc.messages import LoadModel
 
 
