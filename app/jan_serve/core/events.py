@@ -55,6 +55,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
+    def plus(self, other: Usage) -> Usage:
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds spent queued, in prefill and in decode."""
@@ -62,6 +65,12 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     queue_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
+
+    def longer(self, other: Timings) -> Timings:
+        """The longer time of each kind, of two that passed side by side."""
+        return Timings(
+            **{name: max(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__}
+        )
 
 
 CacheTier = Literal["cells", "ram", "disk", "server"]

@@ -52,9 +52,11 @@ def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:
     return tuple(_plain(tool) for tool in prompt.tools if among is None or tool.name in among)
 
 
-def _plain(tool: Tool) -> Tool:
+def _plain(tool: Tool, *unshown: str) -> Tool:
     """Without what some languages write for nothing: a list of no properties, a null in place of a keyword."""
-    parameters = {key: value for key, value in tool.parameters.items() if value is not None}
+    parameters = {
+        key: value for key, value in tool.parameters.items() if value is not None and key not in unshown
+    }
     if parameters.get("properties") == []:
         parameters["properties"] = {}
     return tool if parameters == tool.parameters else msgspec.structs.replace(tool, parameters=parameters)
@@ -86,8 +88,11 @@ class ChatPlan(NamedTuple):
 
     @property
     def shown_tools(self) -> tuple[Tool, ...]:
-        """What the template sees: all, also where some may be called, so that the prompt stays in the prefix cache."""
-        return tuple(map(_plain, self.prompt.tools)) if self.tools else ()
+        """What the template sees: all, also where some may be called, so that the prompt stays in the prefix cache.
+
+        `$schema` names the schema's draft. It is useless to a model and confuses small ones.
+        """
+        return tuple(_plain(tool, "$schema") for tool in self.prompt.tools) if self.tools else ()
 
     def turn_end(self, stopping: StopConditions) -> str | None:
         """The text that ends the model's turn, where no token may do so.

@@ -5,7 +5,7 @@ Source: llama.cpp's `format_infill` (tools/server) and the repository pattern of
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import InfillFile, InfillPrompt
@@ -23,17 +23,11 @@ _ANSWER: Final = 256
 """Context tokens reserved for the answer if the request sets no limit."""
 
 
-class InfillPieces(NamedTuple):
-    """pieces: see EngineRequest.prompt. truncated: some of the text was left out."""
-
-    pieces: Pieces
-    truncated: bool = False
-
-
 async def infill_pieces(
     prompt: InfillPrompt, client: EngineClient, max_tokens: int | None
-) -> InfillPieces | None:
-    """The prompt; None if the model has no FIM tokens and `prefix_only` allows that.
+) -> tuple[Pieces, bool] | None:
+    """The prompt, and whether some of the text was left out; None if the model has no FIM tokens and `prefix_only`
+    allows that.
 
     The text is code: nothing in it is parsed as a special token. Raises UnsupportedOperation.
     """
@@ -46,11 +40,11 @@ async def infill_pieces(
         )
     whole = _gap(facts, prompt.prefix, prompt.suffix, prompt.middle)
     if not prompt.may_cut:
-        return InfillPieces((*_files(facts, prompt.extra), *whole))
+        return (*_files(facts, prompt.extra), *whole), False
     return await _fitted(prompt, client, max_tokens)
 
 
-async def _fitted(prompt: InfillPrompt, client: EngineClient, max_tokens: int | None) -> InfillPieces:
+async def _fitted(prompt: InfillPrompt, client: EngineClient, max_tokens: int | None) -> tuple[Pieces, bool]:
     """The pieces that fit the context: the text nearest to the gap first, then the last files."""
     facts = client.facts
     marks = len(_FIM) + 8
@@ -71,7 +65,7 @@ async def _fitted(prompt: InfillPrompt, client: EngineClient, max_tokens: int | 
             break
         files.insert(0, file)
     gap = _gap(facts, tuple(kept_prefix), tuple(kept_suffix), tuple(middle))
-    return InfillPieces((*_files(facts, files), *gap), truncated)
+    return (*_files(facts, files), *gap), truncated
 
 
 def _files(facts: ModelFacts, files: tuple[InfillFile, ...] | list[InfillFile]) -> Pieces:

@@ -11,7 +11,7 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
-from jan_serve.core.messages import PromptPiece, Tool
+from jan_serve.core.messages import PromptPiece
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
@@ -59,8 +59,13 @@ def draw_seed() -> int:
     return int(random_hex(4), 16) >> (32 - RANDOM_SEED_BITS)
 
 
-class EnginePrompt(NamedTuple):
-    """The prompt of an EngineRequest. media: what is not decoded yet. infilled: it contains the suffix too."""
+class EnginePrompt(msgspec.Struct, frozen=True):
+    """The prompt of an EngineRequest, what it allows of the answer, and who reads that.
+
+    media: what is not decoded yet. infilled: it contains the suffix too. answer: its constraint. parsers: None if the
+    answer is plain text. specials: control tokens that stay in the text. turn_end: a stop string that the client did
+    not ask for.
+    """
 
     pieces: tuple[PromptPiece, ...]
     media: tuple[ReadMedia, ...] = ()
@@ -70,19 +75,26 @@ class EnginePrompt(NamedTuple):
     infilled: bool = False
     truncated: bool = False
     warnings: tuple[str, ...] = ()
+    answer: AnswerConstraint = AnswerConstraint()
+    parsers: AnswerParsers | None = None
+    specials: tuple[str, ...] = ()
+    turn_end: str | None = None
 
-    def kept(self) -> KeptPrompt:
-        pieces = tuple(piece if isinstance(piece, str | tuple) else None for piece in self.pieces)
-        return KeptPrompt(pieces, self.add_special, self.parse_special)
+    def count_request(self) -> CountRequest:
+        return CountRequest(
+            prompt=self.pieces,
+            add_special=self.add_special,
+            parse_special=self.parse_special,
+            prompt_param=self.param,
+        )
 
 
 class PreparedRequest(NamedTuple):
-    """parsers: None if the answer is plain text."""
+    """warnings: as in Started."""
 
     submitted: EngineRequest
     prompt: EnginePrompt
-    parsers: AnswerParsers | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
 
 class RequestPreparer:
@@ -101,7 +113,6 @@ class RequestPreparer:
         """now: the local time, for templates that print the date. profiles: configuration of single models.
 
         media: None rejects all images and sounds.
-
         """
         self._grammars = grammars
         self._renderer = renderer
@@ -123,26 +134,17 @@ class RequestPreparer:
         trace.operation = "chat" if isinstance(request.prompt, ChatPrompt) else "text_completion"
         if not isinstance(request.prompt, InfillPrompt):
             self._history.compare(trace, client.name, cache_salt, request.prompt)
-        parsers: AnswerParsers | None = None
-        specials: tuple[str, ...] = ()
-        stopping = request.stopping
-        if isinstance(request.prompt, ChatPrompt):
-            plan = self._plan(request.prompt, client, request.model)
-            prompt, answer_constraint, parsers = await self._chat(plan, request, client)
-            specials = plan.chat_format.special_tokens
-            if (turn_end := plan.turn_end(stopping)) is not None:
-                stopping = msgspec.structs.replace(stopping, stop=(*stopping.stop, turn_end))
-        else:
-            prompt = await self._plain_prompt(request, client)
-            constraint = request.constraint
-            answer_constraint = AnswerConstraint(
-                None if constraint is None else await self._compiled(constraint, request.constraint_field)
-            )
+        make = self._chat if isinstance(request.prompt, ChatPrompt) else self._plain_prompt
+        prompt = await make(request, client)
         if trace.prompts is not None:
-            trace.prompts.append(prompt.kept())
+            shown_pieces = tuple(piece if isinstance(piece, str | tuple) else None for piece in prompt.pieces)
+            trace.prompts.append(KeptPrompt(shown_pieces, prompt.add_special, prompt.parse_special))
         await self._check_length(prompt, request, client)
         with trace.spends("media"):
             pieces = await self._media.decoded(prompt.pieces, prompt.media)
+        stopping = request.stopping
+        if prompt.turn_end is not None:
+            stopping = msgspec.structs.replace(stopping, stop=(*stopping.stop, prompt.turn_end))
         sequences = max(request.n, request.best_of)
         logprobs = request.logprobs
         if sequences > request.n and logprobs is None:
@@ -155,8 +157,8 @@ class RequestPreparer:
             prompt_param=prompt.param,
             sampling=await self._sampling(request, client),
             stopping=stopping,
-            grammar=answer_constraint.grammar,
-            guide=answer_constraint.guide,
+            grammar=prompt.answer.grammar,
+            guide=prompt.answer.guide,
             n=sequences,
             logprobs=logprobs,
             prompt_logprobs=request.prompt_logprobs,
@@ -164,31 +166,36 @@ class RequestPreparer:
             reports_progress=request.reports_progress,
             vocabulary_entries=request.vocabulary_entries,
             skip_special_tokens=request.skip_special_tokens,
-            visible_specials=specials,
+            visible_specials=prompt.specials,
             adapters=chosen_adapters(request.adapters, client),
             cache_salt=cache_salt,
         )
-        warnings = (*request.warnings, *answer_constraint.warnings, *prompt.warnings)
-        return PreparedRequest(engine_request, prompt, parsers, warnings)
+        warnings = (*request.warnings, *prompt.answer.warnings, *prompt.warnings)
+        return PreparedRequest(engine_request, prompt, warnings)
 
-    async def _chat(
-        self, plan: ChatPlan, request: GenerationRequest, client: EngineClient
-    ) -> tuple[EnginePrompt, AnswerConstraint, AnswerParsers]:
+    async def _chat(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
+        assert isinstance(request.prompt, ChatPrompt)
+        plan = self._plan(request.prompt, client, request.model)
         marked, rendered = await self._render(plan, client)
-        plan, text = plan.in_form(rendered.form), rendered.text
-        thought = plan.thought_guide(text)
+        plan = plan.in_form(rendered.form)
+        thought = plan.thought_guide(rendered.text)
         try:
             with current_trace().spends("compile"):
-                answer_constraint = await plan.constrained(thought, request.constraint, self._grammars)
+                answer = await plan.constrained(thought, request.constraint, self._grammars)
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         starts_in_thought = thought is not None and thought.is_open
         turn_end = plan.turn_end(request.stopping)
-        parsers = AnswerParsers(plan, starts_in_thought=starts_in_thought, turn_end=turn_end)
-        pieces = marked.pieces(text)
-        warnings = (*marked.warnings, *rendered.warnings)
-        engine_prompt = EnginePrompt(pieces, marked.media, param="messages", warnings=warnings)
-        return engine_prompt, answer_constraint, parsers
+        return EnginePrompt(
+            marked.pieces(rendered.text),
+            marked.media,
+            param="messages",
+            warnings=(*marked.warnings, *rendered.warnings),
+            answer=answer,
+            parsers=AnswerParsers(plan, starts_in_thought=starts_in_thought, turn_end=turn_end),
+            specials=plan.chat_format.special_tokens,
+            turn_end=turn_end,
+        )
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
         """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request.
@@ -205,7 +212,7 @@ class RequestPreparer:
             found = EnginePrompt(await self._chat_pieces(prompt, client, requested), param="messages")
         else:
             found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
-        return (await client.ask(_count_request(found))).tokens
+        return (await client.ask(found.count_request())).tokens
 
     async def fetched(self, prompt: PartsPrompt, client: EngineClient) -> PartsPrompt:
         return msgspec.structs.replace(prompt, parts=await self._media.fetched(prompt.parts, client))
@@ -284,8 +291,7 @@ class RequestPreparer:
         """The template sees markers in place of images and sounds."""
         facts, prompt = client.facts, plan.prompt
         marked = await self._media.marked(prompt.messages, client)
-        tools = tuple(_without_dialect(tool) for tool in plan.shown_tools)
-        seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
+        seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=plan.shown_tools)
         render = RenderRequest(
             prompt=seen,
             template=plan.template,
@@ -299,21 +305,24 @@ class RequestPreparer:
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
         match request.prompt:
             case TextPrompt(text=text):
-                return EnginePrompt((text,))
+                prompt = EnginePrompt((text,))
             case PartsPrompt(parts=parts, add_special=add_special):
                 pieces, media, warnings = await self._media.placed(parts, client)
-                return EnginePrompt(pieces, media, add_special=add_special, warnings=warnings)
+                prompt = EnginePrompt(pieces, media, add_special=add_special, warnings=warnings)
             case TokenPrompt(ids=ids, param=param):
-                return EnginePrompt((ids,), add_special=False, param=param)
-            case InfillPrompt() as prompt:
-                infill = await infill_pieces(prompt, client, request.stopping.max_tokens)
-                if infill is None:
-                    return EnginePrompt((prompt.prefix,))
-                return EnginePrompt(
-                    infill.pieces, parse_special=False, infilled=True, truncated=infill.truncated
-                )
+                prompt = EnginePrompt((ids,), add_special=False, param=param)
+            case InfillPrompt(prefix=prefix) as gap:
+                infill = await infill_pieces(gap, client, request.stopping.max_tokens)
+                prompt = EnginePrompt((prefix,))
+                if infill is not None:
+                    pieces, truncated = infill
+                    prompt = EnginePrompt(pieces, parse_special=False, infilled=True, truncated=truncated)
             case ChatPrompt():
                 raise TypeError("a chat has no plain prompt")
+        if request.constraint is None:
+            return prompt
+        grammar = await self._compiled(request.constraint, request.constraint_field)
+        return msgspec.structs.replace(prompt, answer=AnswerConstraint(grammar))
 
     async def _check_length(
         self, prompt: EnginePrompt, request: GenerationRequest, client: EngineClient
@@ -321,7 +330,7 @@ class RequestPreparer:
         """Check as the worker does, but before images and sounds are decoded. Raises ContextLengthExceeded."""
         if not prompt.media:
             return
-        n_prompt = (await client.ask(_count_request(prompt))).tokens
+        n_prompt = (await client.ask(prompt.count_request())).tokens
         n_ctx, requested = client.facts.longest_ctx, request.stopping.max_tokens
         if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
             raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=prompt.param)
@@ -333,10 +342,15 @@ class RequestPreparer:
             tokenize = TokenizeRequest(text=text, add_special=False, parse_special=True)
             for token in (await client.ask(tokenize)).tokens:
                 bias[token] = value
-        _check_tokens(tuple(bias), "logit_bias", client.facts.n_vocab)
-        if sampling.seed is None:
-            sampling = msgspec.structs.replace(sampling, seed=self._seed())
-        return msgspec.structs.replace(sampling, logit_bias=bias)
+        n_vocab = client.facts.n_vocab
+        for token in bias:
+            if not 0 <= token < n_vocab:
+                raise InvalidRequest(
+                    f"logit_bias: token id {token} is outside the vocabulary (0 to {n_vocab - 1})",
+                    param="logit_bias",
+                )
+        seed = self._seed() if sampling.seed is None else sampling.seed
+        return msgspec.structs.replace(sampling, seed=seed, logit_bias=bias)
 
 
 async def _about(field: str, compiled: Awaitable[T]) -> T:
@@ -346,32 +360,9 @@ async def _about(field: str, compiled: Awaitable[T]) -> T:
         raise error.about(field) from None
 
 
-def _count_request(prompt: EnginePrompt) -> CountRequest:
-    return CountRequest(
-        prompt=prompt.pieces,
-        add_special=prompt.add_special,
-        parse_special=prompt.parse_special,
-        prompt_param=prompt.param,
-    )
-
-
-def _without_dialect(tool: Tool) -> Tool:
-    """`$schema` names the schema's draft. It is useless to a model and confuses small ones."""
-    shown = {key: value for key, value in tool.parameters.items() if key != "$schema"}
-    return tool if len(shown) == len(tool.parameters) else msgspec.structs.replace(tool, parameters=shown)
-
-
 def _check_generates(facts: ModelFacts) -> None:
     if facts.is_embedding_model:
         raise UnsupportedOperation(
             "This model only makes embeddings and cannot generate text: ask another one, or this one for embeddings.",
             param="model",
         )
-
-
-def _check_tokens(ids: tuple[int, ...], param: str, n_vocab: int) -> None:
-    for token in ids:
-        if not 0 <= token < n_vocab:
-            raise InvalidRequest(
-                f"{param}: token id {token} is outside the vocabulary (0 to {n_vocab - 1})", param=param
-            )

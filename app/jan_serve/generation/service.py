@@ -1,25 +1,48 @@
-"""The start of every request of every dialect: a deadline, the model's name, a lease.
-
-All that a request asks of the model happens under this lease. Streaming is the caller's choice of when to read the
-events.
-"""
+"""The start of every request of every dialect: a deadline, the model's name, a lease; the model held under it, and
+several prompts of one call. Streaming is the caller's choice of when to read the events."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from time import perf_counter
 from typing import TypeVar
 
+import msgspec
+
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.events import GenerationEvent
+from jan_serve.core.closing import closing
+from jan_serve.core.events import (
+    Completed,
+    EngineWork,
+    Finished,
+    GenerationEvent,
+    Progress,
+    PromptTokens,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    Timings,
+    ToolCallDelta,
+    Usage,
+)
 from jan_serve.core.models import ModelFacts
-from jan_serve.core.request import GenerationRequest
+from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.trace import current_trace
-from jan_serve.errors import ModelNotFound
-from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.errors import EngineFailure, ModelNotFound
+from jan_serve.generation.answer import AnswerReader, KvTransfer, begun_log
+from jan_serve.generation.deadline import Deadline, RunningRequests
 from jan_serve.generation.ports import EngineClient, ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.ipc.messages import (
+    Accepted,
+    DetokenizeRequest,
+    EngineEvent,
+    RequestCompleted,
+    Tokenized,
+    TokenizeRequest,
+)
 
 T = TypeVar("T")
 
@@ -35,6 +58,108 @@ def exact_name(name: str) -> Sequence[str | None]:
 def name_or_default(name: str) -> Sequence[str | None]:
     """The default model answers to unknown names, for clients that send the names of other servers' models."""
     return name, None
+
+
+class LeasedModel:
+    """Made by GenerationService.open; valid inside its block only. Several answers may be generated side by side.
+
+    client: the worker. wait: awaits its answers, up to the request's deadline. cache_salt: see EngineRequest.
+    requested, of several methods: the model's name in the request, which may be a variant's.
+    Every method raises DeadlineExceeded, the error that ended all requests, and EngineFailure.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        deadline: Deadline,
+        preparer: RequestPreparer,
+        states: SequenceStates | None,
+        cache_salt: str,
+    ) -> None:
+        self.client = client
+        self.cache_salt = cache_salt
+        self.wait = deadline.wait
+        self._preparer = preparer
+        self._states = states
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self.client.facts
+
+    def shows_tools(self, requested: str | None = None) -> bool:
+        """Whether the chat template writes the tools of a chat."""
+        return self._preparer.shows_tools(self.client, requested)
+
+    def template(self, requested: str | None) -> str | None:
+        """The chat template for a request with this name; None if the model has none. May read a template file."""
+        return self._preparer.template(self.name, self.facts.chat_templates, requested)
+
+    async def chat_text(self, prompt: ChatPrompt, requested: str | None = None) -> str:
+        """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
+        return await self.wait(self._preparer.chat_text(prompt, self.client, requested))
+
+    async def count(self, prompt: ChatPrompt | PartsPrompt, requested: str | None = None) -> int:
+        """The tokens of the prompt, images included. Raises as `chat_text`."""
+        return await self.wait(self._preparer.count(prompt, self.client, requested))
+
+    async def fetched(self, prompt: PartsPrompt) -> PartsPrompt:
+        """The prompt with the files of its images: those that are elsewhere are fetched once. Raises InvalidImage."""
+        return await self.wait(self._preparer.fetched(prompt, self.client))
+
+    async def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False
+    ) -> Tokenized:
+        """add_special: BOS and EOS as the GGUF says. parse_special: the text of a special token becomes that token."""
+        request = TokenizeRequest(
+            text=text,
+            add_special=add_special,
+            parse_special=parse_special,
+            with_pieces=with_pieces,
+        )
+        return await self.wait(self.client.ask(request))
+
+    async def detokenize(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Bytes that are not UTF-8 become U+FFFD. Raises InvalidRequest for an unknown id."""
+        request = DetokenizeRequest(tokens=tuple(tokens), skip_special_tokens=skip_special_tokens)
+        return (await self.wait(self.client.ask(request))).text
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+        """See GenerationService.generate; answers with this model whatever `request.model` is."""
+        return LeasedModel.answer(nullcontext(self), request)
+
+    @staticmethod
+    async def answer(
+        opening: AbstractAsyncContextManager[LeasedModel], request: GenerationRequest
+    ) -> AsyncGenerator[GenerationEvent]:
+        """See GenerationService.generate. The model is held until the last event, or until the generator is closed."""
+        async with opening as model, AsyncExitStack() as stack:
+            wait, client = model.wait, model.client
+            prepared = await wait(model._preparer.prepare(request, client, model.cache_salt))
+            transfer = KvTransfer(request, client, model._states)
+            stack.callback(transfer.close)
+            submitted = await wait(transfer.submitted(prepared.submitted))
+            answer = AnswerReader(model.name, request, submitted, prepared, transfer)
+            log = begun_log(submitted, model.facts)
+            events = await stack.enter_async_context(closing(client.generate(submitted, log)))
+            completed, sent_s, n_ctx = False, perf_counter(), model.facts.n_ctx
+            while not completed:
+                event = await wait(_next(events))
+                if isinstance(event, Accepted) and model.facts.n_ctx > n_ctx:
+                    current_trace().spent("growth", sent_s)
+                completed = isinstance(event, RequestCompleted)
+                for translated in answer.translate(event):
+                    yield translated
+
+
+async def _next(events: AsyncIterator[EngineEvent]) -> EngineEvent:
+    try:
+        return await anext(events)
+    except StopAsyncIteration:
+        raise EngineFailure("The engine ended the answer without completing it.") from None
 
 
 class GenerationService:
@@ -101,3 +226,85 @@ class GenerationService:
         """The model's canonical name and its facts."""
         async with self.open(model) as opened:
             return opened.name, opened.facts
+
+
+Generate = Callable[[GenerationRequest], AsyncGenerator[GenerationEvent]]
+
+
+def generate_batch(
+    generate: Generate, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[GenerationEvent]:
+    """The events of several prompts of one call as they come: every Started first, one Completed with the sums last.
+
+    Choice i of prompt p is choice p * n + i. An error of one request ends all. Closing the iterator aborts all.
+    """
+    return generate(requests[0]) if len(requests) == 1 else _together(generate, requests)
+
+
+async def _together(
+    generate: Generate, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[GenerationEvent]:
+    async with closing(_merged(generate, requests)) as merged:
+        held: list[GenerationEvent] = []
+        waiting = len(requests)
+        usage, timings, work = Usage(), Timings(), EngineWork()
+        async for item in merged:
+            match item:
+                case Started():
+                    waiting -= 1
+                    held.insert(len(requests) - waiting - 1, item)
+                    if waiting == 0:
+                        for early in held:
+                            yield early
+                case Completed():
+                    usage, timings = usage.plus(item.usage), timings.longer(item.timings)
+                    work.add(item.work)
+                case _ if waiting:
+                    held.append(item)
+                case _:
+                    yield item
+        yield Completed(usage=usage, timings=timings, work=work)
+
+
+async def _merged(
+    generate: Generate, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[GenerationEvent]:
+    """Events of all requests in order of arrival. Each reader waits until its event is taken."""
+    queue: asyncio.Queue[GenerationEvent | Exception | None] = asyncio.Queue(maxsize=1)
+
+    async def read(prompt: int, request: GenerationRequest) -> None:
+        try:
+            async with closing(generate(request)) as events:
+                async for event in events:
+                    await queue.put(_placed(event, prompt, request.n))
+        except Exception as error:  # raised by the reader of the queue, in place of the next event
+            await queue.put(error)
+        else:
+            await queue.put(None)
+
+    tasks = [asyncio.create_task(read(prompt, request)) for prompt, request in enumerate(requests)]
+    try:
+        left = len(tasks)
+        while left:
+            match await queue.get():
+                case None:
+                    left -= 1
+                case Exception() as error:
+                    raise error
+                case event:
+                    yield event
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _placed(event: GenerationEvent, prompt: int, n: int) -> GenerationEvent:
+    """The event with the indices of the whole call. n: choices of the prompt."""
+    match event:
+        case Started() | PromptTokens() | Progress():
+            return msgspec.structs.replace(event, prompt=prompt)
+        case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
+            return msgspec.structs.replace(event, index=event.index + prompt * n)
+        case _:
+            return event

@@ -3,6 +3,7 @@ that it uses."""
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, Generic, TypeVar, get_args
 
@@ -67,6 +68,21 @@ class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
     log_masses: tuple[float, ...]
     tokenisations: tuple[int, ...]
     is_exact: bool
+
+    @property
+    def mass(self) -> float:
+        """The probability that the answer is any of the options."""
+        return min(1.0, math.fsum(map(math.exp, self.log_masses)))
+
+    def shares(self, temperature: float = 1.0) -> tuple[float, ...]:
+        """The probabilities among the options, which sum to 1. temperature: above 1 they are less sure."""
+        logs = [value / temperature for value in self.log_masses]
+        highest = max(logs)
+        if highest == -math.inf:
+            return (1.0 / len(logs),) * len(logs)
+        weights = [math.exp(value - highest) for value in logs]
+        total = math.fsum(weights)
+        return tuple(weight / total for weight in weights)
 
 
 class OptionsWeighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.dialects.decisions.routes import choice_confidence, score_confidence
-from jan_serve.generation.scoring.decisions import Decision
+from jan_serve.ipc.scoring import OptionWeights
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 from tests.support.fake_vocabulary import CHAT_TEMPLATE
 from tests.support.fronts import http_client
@@ -255,7 +255,7 @@ async def test_a_model_that_cannot_be_asked_is_refused() -> None:
 
 @given(masses=st.lists(st.floats(-2000, 0), min_size=1, max_size=20), temperature=st.floats(0.05, 20))
 def test_shares_sum_to_one(masses: list[float], temperature: float) -> None:
-    decision = Decision(log_masses=tuple(masses), tokenisations=(1,) * len(masses), is_exact=True)
+    decision = OptionWeights(log_masses=tuple(masses), tokenisations=(1,) * len(masses), is_exact=True)
     shares = decision.shares(temperature)
     assert sum(shares) == pytest.approx(1.0)
     assert masses[shares.index(max(shares))] == pytest.approx(max(masses), abs=1e-9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jan_serve.dialects.rerank.outline import PLAIN
 from jan_serve.dialects.rerank.routes import RankJob, best_first
-from jan_serve.generation.scoring.ranking import Ranked
+from jan_serve.generation.scoring import Ranked
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 from tests.support.fronts import http_client
 

@@ -88,7 +88,7 @@ async def test_what_is_submitted_for_a_text() -> None:
         None,
         (),
     )
-    assert found.parsers is None and found.warnings == ()
+    assert found.prompt.parsers is None and found.warnings == ()
 
 
 async def test_token_ids_are_used_as_they_are() -> None:
@@ -130,9 +130,9 @@ async def test_a_turn_of_chatml_ends_at_its_text_where_the_model_has_no_token(
     request = GenerationRequest(prompt=chat("Hi"), stopping=stopping)
     sent = await one.prepare(request, client_of(None), "")
     assert sent.submitted.stopping.stop == stops
-    assert sent.parsers is not None
-    sent.parsers.read(TextDelta(index=0, text="Hello."))
-    *_, ended = sent.parsers.read(Finished(index=0, reason="stop", stop="<|im_end|>"))
+    assert sent.prompt.parsers is not None
+    sent.prompt.parsers.read(TextDelta(index=0, text="Hello."))
+    *_, ended = sent.prompt.parsers.read(Finished(index=0, reason="stop", stop="<|im_end|>"))
     assert isinstance(ended, Finished) and ended.stop == told
 
 

@@ -19,7 +19,7 @@ from jan_serve.dialects.decisions.wire import (
     TypedQuestion,
 )
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.scoring.decisions import LabelledQuestion, Option, Question, rendered
+from jan_serve.generation.decisions import LabelledQuestion, Option, Question, rendered
 
 Value = str | int | float | bool
 

@@ -36,12 +36,13 @@ from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.answers import count_tokens, on_model
 from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, ErrorBody, error_responses
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
-from jan_serve.generation.scoring import decisions
-from jan_serve.generation.scoring.decisions import Decided, Decision, calibrate, check_enough, rendered
+from jan_serve.generation import decisions
+from jan_serve.generation.decisions import Decided, calibrate, check_enough, rendered
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
+from jan_serve.ipc.scoring import OptionWeights
 
 _HALF: Final = 0.5
 
@@ -85,7 +86,7 @@ def calibration_reply(model: str, calibration: Calibration | None) -> dict[str, 
 
 
 def _decide_answer(
-    values: Sequence[Any], decisions: Sequence[Decision], temperature: float, threshold: float | None
+    values: Sequence[Any], decisions: Sequence[OptionWeights], temperature: float, threshold: float | None
 ) -> DecideAnswer:
     [decision] = decisions
     shares = decision.shares(temperature)
@@ -107,7 +108,7 @@ def _decide_answer(
 
 
 def _several_answer(
-    values: Sequence[Any], decisions: Sequence[Decision], temperature: float, threshold: float | None
+    values: Sequence[Any], decisions: Sequence[OptionWeights], temperature: float, threshold: float | None
 ) -> DecideAnswer:
     """The decisions are yes or no, one for each value."""
     least = _HALF if threshold is None else threshold

@@ -29,7 +29,7 @@ from jan_serve.dialects.shared.embedding_list import (
 )
 from jan_serve.dialects.shared.wire_types import AtMost, Inputs, Int, LaxModel, Strings, TextsOrTokens
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.embeddings import Pooled, pool, to_floats
+from jan_serve.generation.scoring import Vectors, pool, to_floats
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 
@@ -188,7 +188,7 @@ def add_embedding_route(router: APIRouter, serving: Serving, prefix: str) -> Non
         return await embeddings_reply(request, serving.generation, body, body.model)
 
 
-def _pooled_items(pooled: Pooled, *, as_base64: bool) -> list[PoolingData]:
+def _pooled_items(pooled: Vectors, *, as_base64: bool) -> list[PoolingData]:
     items: list[PoolingData] = []
     for index, vector in enumerate(pooled.vectors):
         values = to_floats(vector)

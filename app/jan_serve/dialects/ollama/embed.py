@@ -20,7 +20,7 @@ from jan_serve.dialects.shared.embedding_list import embedding_list
 from jan_serve.dialects.shared.generation_fields import KeepAlive, ttl_s
 from jan_serve.dialects.shared.wire_types import Between, Int, check_count
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
-from jan_serve.generation.embeddings import Embeddings, embed
+from jan_serve.generation.scoring import Vectors, embed
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 
@@ -129,7 +129,7 @@ async def _embed(
     ttl_s: float | None,
     *,
     cut: bool,
-) -> tuple[Embeddings, int]:
+) -> tuple[Vectors, int]:
     """The embeddings, and the nanoseconds until the model was held. cut: shorten inputs that are too long.
 
     Raises as GenerationService.open and `embed`.

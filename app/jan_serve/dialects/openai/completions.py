@@ -38,8 +38,7 @@ from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.batch import generate_batch
-from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.service import LeasedModel, generate_batch
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import STREAMED
 

@@ -23,7 +23,7 @@ from jan_serve.dialects.openai.wire_common import ConstraintFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import MAX_INT, AtMost, Ints, WireModel
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 

@@ -21,7 +21,7 @@ from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, error_resp
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.scoring.ranking import Ranked, probability, rank
+from jan_serve.generation.scoring import Ranked, probability, rank
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply

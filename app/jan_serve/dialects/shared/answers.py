@@ -26,8 +26,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.generation.leased_model import LeasedModel
-from jan_serve.generation.service import GenerationService
+from jan_serve.generation.service import GenerationService, LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
 from jan_serve.http.replies import frame, json_reply

@@ -35,7 +35,7 @@ from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer, answer_whole
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, Problem, http_problem
 from jan_serve.http.replies import json_reply, named_frame

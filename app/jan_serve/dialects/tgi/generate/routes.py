@@ -23,7 +23,7 @@ from jan_serve.dialects.tgi.generate.wire import (
     SimpleToken,
 )
 from jan_serve.dialects.tgi.serving import Job, NativeRequest, RequestLease, Serving, answer_headers
-from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import STREAMED

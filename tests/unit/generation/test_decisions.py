@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.scoring.decisions import (
+from jan_serve.generation.decisions import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
     check_enough,

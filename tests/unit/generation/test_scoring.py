@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from jan_serve.errors import InvalidRequest, ModelNotFound, UnsupportedOperation
-from jan_serve.generation.embeddings import Embeddings, Pooled, embed, pool, shorten, to_floats
+from jan_serve.generation.scoring import Vectors, embed, pool, shorten, to_floats
 from jan_serve.ipc.messages import Embedded, EmbedRequest
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 from tests.support.fronts import http_client
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def embedded(
     models: FakeModels, inputs: list[str | tuple[int, ...]], dimensions: int | None = None
-) -> Embeddings:
+) -> Vectors:
     with service_over(models) as service:
         return await service.with_model(None, partial(embed, inputs=inputs, dimensions=dimensions))
 
@@ -90,7 +90,7 @@ class Scoring(FakeClient):
         return Embedded(id=request.id, vectors=scores, dimensions=1, prompt_tokens=9)
 
 
-async def pooled(models: FakeModels, name: str | None, inputs: list[str | tuple[int, ...]]) -> Pooled:
+async def pooled(models: FakeModels, name: str | None, inputs: list[str | tuple[int, ...]]) -> Vectors:
     with service_over(models) as service:
         return await service.with_model(name, partial(pool, inputs=inputs))
 
@@ -100,7 +100,7 @@ async def test_scores_come_as_the_model_gives_them() -> None:
     models = FakeModels(client)
     result = await pooled(models, None, ["ab", (1, 2)])
     scores = (struct.pack("<f", 0.0), struct.pack("<f", 1.0))
-    assert result == Pooled(model="fake", vectors=scores, dimensions=1, score_at=0, prompt_tokens=9)
+    assert result == Vectors(model="fake", vectors=scores, dimensions=1, score_at=0, prompt_tokens=9)
     assert client.asked is not None
     assert (client.asked.inputs, client.asked.normalize) == (("ab", (1, 2)), False)
     assert client.asked.parse_special, "chats come in the model's template"

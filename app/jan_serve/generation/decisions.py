@@ -1,7 +1,5 @@
-"""This module answers typed questions about one text with the probability of each option, read from the model instead
-of written by it, and fits a temperature on labelled examples (Guo et al. 2017), so that 0.8 means right in four
-cases of five.
-"""
+"""Answers typed questions about one text with the probability of each option, read from the model instead of written by
+it, and fits a temperature on labelled examples (Guo et al. 2017), so that 0.8 means right in four cases of five."""
 
 from __future__ import annotations
 
@@ -21,9 +19,8 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import InvalidRequest, TemplateError, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.leased_model import LeasedModel
-from jan_serve.generation.service import GenerationService
-from jan_serve.ipc.scoring import OptionQuestion, WeighOptions
+from jan_serve.generation.service import GenerationService, LeasedModel
+from jan_serve.ipc.scoring import OptionQuestion, OptionWeights, WeighOptions
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -40,35 +37,12 @@ class Question(msgspec.Struct, frozen=True):
     options: tuple[Option, ...]
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """log_masses: see OptionWeights. is_exact: whether they count all tokenisations, or the vocabulary's own."""
-
-    log_masses: tuple[float, ...]
-    tokenisations: tuple[int, ...]
-    is_exact: bool
-
-    @property
-    def mass(self) -> float:
-        """The probability that the answer is any of the options."""
-        return min(1.0, math.fsum(map(math.exp, self.log_masses)))
-
-    def shares(self, temperature: float = 1.0) -> tuple[float, ...]:
-        """The probabilities among the options, which sum to 1. temperature: above 1 they are less sure."""
-        logs = [value / temperature for value in self.log_masses]
-        highest = max(logs)
-        if highest == -math.inf:
-            return (1.0 / len(logs),) * len(logs)
-        weights = [math.exp(value - highest) for value in logs]
-        total = math.fsum(weights)
-        return tuple(weight / total for weight in weights)
-
-
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """Decisions in the order of the questions. adapter: the LoRA adapter of the request."""
 
     model: str
     adapter: str | None = None
-    decisions: tuple[Decision, ...]
+    decisions: tuple[OptionWeights, ...]
     prompt_tokens: int
     cached_tokens: int
 
@@ -108,14 +82,7 @@ async def decide(
     return Decided(
         model=client.name,
         adapter=client.adapter,
-        decisions=tuple(
-            Decision(
-                log_masses=weights.log_masses,
-                tokenisations=weights.tokenisations,
-                is_exact=weights.is_exact,
-            )
-            for weights in answer.answers
-        ),
+        decisions=answer.answers,
         prompt_tokens=answer.prompt_tokens,
         cached_tokens=answer.cached_tokens,
     )
@@ -183,7 +150,7 @@ async def calibrate(
     texts: dict[str, list[int]] = {}
     for index, example in enumerate(examples):
         texts.setdefault(example.state, []).append(index)
-    found: dict[int, Decision] = {}
+    found: dict[int, OptionWeights] = {}
     decided: Decided | None = None
     for state, indices in texts.items():
         questions = [examples[index].question for index in indices]

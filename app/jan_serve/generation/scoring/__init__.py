@@ -1,1 +1,0 @@
-"""Documents ranked by a query, and choices among options, with their probabilities."""
