@@ -13,8 +13,9 @@ from jan_serve.core.events import TokenLogprob
 from jan_serve.core.request import SamplingParams
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor
-from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties
+from jan_serve.engine.llama.chain import Candidates, SamplerChain
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.penalties import Penalties, has_penalties
 from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import EngineFailure, GrammarTooComplex
 from jan_serve.ipc.messages import EngineRequest
@@ -207,17 +208,19 @@ class Sampler:
         self._bias = np.array(list(params.logit_bias.values()), np.float32)
         self._count = 0
         self._chain: SamplerChain | None = None
-        self._has_penalties = has_penalties(params)
+        self._penalties: Penalties | None = None
         self._watermark = params.watermark
         self._last: int | None = None
         self._forbidden: int | None = None
         self._warped: WarpedSampler | None = None
         if params.pipeline == "warped":
             self._warped = WarpedSampler(params, seed, vocab.n_tokens)
-        elif params.temperature > 0.0 or self._has_penalties:
+        elif params.temperature > 0.0:
             if params.mirostat_mode:
                 seed, draws = seed + draws, 0
-            self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx, vocab=vocab)
+            self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, vocab=vocab)
+        if self._warped is None and has_penalties(params):
+            self._penalties = Penalties(params, n_ctx)
         if (drawing := self._warped or self._chain) is not None and params.temperature > 0.0:
             drawing.skip(draws)
         self._window = params.repeat_last_n
@@ -238,7 +241,7 @@ class Sampler:
         self._last = int(tokens[-1]) if len(tokens) else None
         if self._warped is not None:
             self._warped.observe_prompt(tokens)
-        if self._chain is None or not self._has_penalties:
+        if self._penalties is None:
             return
         tail = tokens if self._window < 0 else tokens[max(0, len(tokens) - self._window) :]
         for token in tail.tolist():
@@ -255,6 +258,8 @@ class Sampler:
         if self._forbidden is not None:
             self._forbid(logits, self._forbidden)
             self._forbidden = None
+        if self._penalties is not None:
+            self._penalties.apply(logits)
         if self._warped is not None:
             token, raw = self._pick_warped(self._warped, logits)
         else:
@@ -298,8 +303,8 @@ class Sampler:
         self._last = token
         if self._warped is not None:
             self._warped.observe(token)
-        if self._chain is not None and not (self._has_penalties and self._vocab.is_markup(token)):
-            self._chain.accept(token)
+        if self._penalties is not None and not self._vocab.is_markup(token):
+            self._penalties.observe(token)
 
     def _add_watermark(self, logits: Floats) -> None:
         watermark = self._watermark

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.request import SamplingParams, Watermark
+from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, likely_ids
+from jan_serve.engine.penalties import Penalties
 from jan_serve.errors import InvalidRequest
 from tests.support.models import EXACT
 from tests.support.watermark import z_score
@@ -215,35 +216,57 @@ def test_likely_ids_leave_masked_tokens_out() -> None:
     assert likely_ids(logits, 40).tolist() == [3, 700]
 
 
-PARAMS = {
-    "top_k": SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05),
-    "penalties": SamplingParams(temperature=0.8, top_k=20, repeat_penalty=1.3, frequency_penalty=0.5),
-    "penalties that raise": SamplingParams(temperature=0.8, top_k=20, presence_penalty=-2.0),
-    "greedy with penalties": SamplingParams(temperature=0.0, repeat_penalty=1.5, presence_penalty=1.0),
-}
-
-
-@pytest.mark.parametrize("params", PARAMS.values(), ids=PARAMS.keys())
-def test_choice_equals_that_over_the_whole_vocabulary(params: SamplingParams) -> None:
-    candidates = Candidates(N_VOCAB)
-    narrow = SamplerChain(params, 7, N_VOCAB, 4096)
-    wide = SamplerChain(params, 7, N_VOCAB, 4096)
+def test_choice_equals_that_over_the_whole_vocabulary() -> None:
+    n_vocab = 20_000  # more blocks of 256 than the top-k
+    params = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
+    candidates = Candidates(n_vocab)
+    narrow, wide = (SamplerChain(params, 7, n_vocab) for _ in range(2))
     # No parameters make a chain with a top-k look at all tokens.
     wide._keeps = 0  # pyright: ignore[reportPrivateUsage]
     for step in range(60):
+        logits = random_logits(step, n_vocab)
+        assert narrow.pick(logits, candidates) == wide.pick(logits, candidates)
+
+
+PENALTIES: dict[str, dict[str, Any]] = {
+    "repeat": {"repeat_penalty": 1.3},
+    "all": {"repeat_penalty": 1.5, "presence_penalty": 1.0, "frequency_penalty": 0.5},
+    "some raise": {"repeat_penalty": 0.7, "presence_penalty": -2.0},
+    "a short window": {"repeat_penalty": 1.3, "frequency_penalty": 0.5, "repeat_last_n": 3},
+    "the whole context": {"repeat_penalty": 1.3, "repeat_last_n": -1},
+    "more than the context": {"repeat_penalty": 1.3, "repeat_last_n": (1 << 31) - 1},
+}
+
+
+@pytest.mark.parametrize("fields", PENALTIES.values(), ids=PENALTIES.keys())
+def test_penalties_are_those_of_llama_cpp(fields: dict[str, Any]) -> None:
+    n_ctx, params, rng = 50, SamplingParams(**fields), np.random.default_rng(3)
+    window = min(params.repeat_last_n, n_ctx) if params.repeat_last_n >= 0 else n_ctx
+    reference = lib.llama_sampler_init_penalties(
+        N_VOCAB, window, params.repeat_penalty, params.frequency_penalty, params.presence_penalty
+    )
+    ours, candidates = Penalties(params, n_ctx), Candidates(N_VOCAB)
+    for step in range(120):
         logits = random_logits(step)
-        token = narrow.pick(logits, candidates)
-        assert token == wide.pick(logits, candidates)
-        for chain in (narrow, wide):
-            chain.accept(token)
-            chain.accept(int(logits.argmax()))
+        logits[rng.integers(N_VOCAB, size=9)] = -np.inf
+        candidates.fill(logits)
+        lib.llama_sampler_apply(reference, candidates.reference)
+        ours.apply(logits)
+        expected = np.array([candidates.raw.data[i].logit for i in range(N_VOCAB)], np.float32)
+        np.testing.assert_allclose(logits, expected, rtol=3e-7)
+        token = int(rng.integers(40))
+        ours.observe(token)
+        lib.llama_sampler_accept(reference, token)
+    lib.llama_sampler_free(reference)
 
 
-def test_a_window_beyond_the_context_costs_no_more_than_the_context() -> None:
-    before = psutil.Process().memory_info().rss
-    chain = SamplerChain(SamplingParams(repeat_penalty=1.3, repeat_last_n=(1 << 31) - 1), 7, N_VOCAB, 4096)
-    assert psutil.Process().memory_info().rss - before < 64 << 20
-    assert chain.pick(random_logits(1), Candidates(N_VOCAB)) >= 0
+def test_no_penalty_makes_a_logit_infinite() -> None:
+    ours = Penalties(SamplingParams(repeat_penalty=1e-38), 50)
+    for token in range(3):
+        ours.observe(token)
+    logits = np.array([5.0, -5.0, -np.inf, 1.0], np.float32)
+    ours.apply(logits)
+    assert (logits.argmax(), logits.max() < np.inf, logits[2], logits[3]) == (0, True, -np.inf, 1.0)
 
 
 WARPED_PROMPT = "the people said"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -25,19 +24,13 @@ _COIN = np.zeros(2, np.float32)
 def likely_ids(logits: Floats, count: int) -> Ids:
     """Ids, in order, of a superset of the tokens with the `count` largest logits; usually a few times as many.
 
-    The bound is the count-th largest of the maxima of all blocks of 256: at least `count` tokens reach it.
+    The bound is the count-th largest of the maxima of all blocks of 256, each of which is a column of the logits as
+    rows: at least `count` tokens reach it.
     """
     whole = len(logits) // _BLOCK * _BLOCK
-    blocks = logits[:whole].reshape(-1, _BLOCK)
-    maxima = blocks.max(axis=1)
+    maxima = logits[:whole].reshape(_BLOCK, -1).max(axis=0)
     bound = -np.inf if count > len(maxima) else np.partition(maxima, len(maxima) - count)[len(maxima) - count]
-    if bound == -np.inf:
-        return np.flatnonzero(logits > -np.inf)
-    # Few blocks have any: searching all of the vocabulary would take half of the time of a draw.
-    having = np.flatnonzero(maxima >= bound)
-    places = np.flatnonzero(blocks[having] >= bound)
-    rest = np.flatnonzero(logits[whole:] >= bound) + whole
-    return np.concatenate((having[places // _BLOCK] * _BLOCK + places % _BLOCK, rest))
+    return np.flatnonzero(logits > bound if bound == -np.inf else logits >= bound)
 
 
 class Candidates:
@@ -77,31 +70,19 @@ class Candidates:
 
 
 class SamplerChain:
-    """Penalties, then truncation, temperature and the draw: llama-cpp-python's order. Freed with the object."""
+    """Truncation, temperature and the draw: llama-cpp-python's order. Freed with the object."""
 
     def __init__(
-        self, params: SamplingParams, seed: int, n_vocab: int, n_ctx: int, *, vocab: Vocab | None = None
+        self, params: SamplingParams, seed: int, n_vocab: int, *, vocab: Vocab | None = None
     ) -> None:
-        """vocab: used by the infill sampler only."""
+        """params: of a temperature above 0. vocab: used by the infill sampler only."""
         self._vocab = vocab
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         self.draws = 0
         """Random numbers used so far, if it draws at all."""
         self._last: Any = None
-        # llama.cpp allocates the whole window. No sequence is longer than the context.
-        window = n_ctx if params.repeat_last_n < 0 else min(params.repeat_last_n, n_ctx)
-        self._recent: deque[int] | None = None
-        self._keeps = _first_truncation(params)
-        if has_penalties(params):
-            self._recent = deque(maxlen=window)
-            self._add(
-                lib.llama_sampler_init_penalties(
-                    n_vocab, window, params.repeat_penalty, params.frequency_penalty, params.presence_penalty
-                )
-            )
-        if params.temperature <= 0.0:
-            self._add(lib.llama_sampler_init_greedy())
-        elif params.mirostat_mode == 1:
+        self._keeps = 0 if params.mirostat_mode else params.top_k
+        if params.mirostat_mode == 1:
             self._add(lib.llama_sampler_init_temp(params.temperature))
             self._add(
                 lib.llama_sampler_init_mirostat(
@@ -141,48 +122,17 @@ class SamplerChain:
             lib.llama_sampler_apply(self._last, coin.reference)
 
     def pick(self, logits: Floats, candidates: Candidates) -> int:
-        """Run the chain over the logits, shape (n_vocab,), and return the chosen token. `accept` must follow."""
-        relevant = self._keeps + len(self._recent or ())
-        if not self._keeps or relevant > len(logits) // _BLOCK:  # `likely_ids` would find them all
+        """Run the chain over the logits, shape (n_vocab,), and return the chosen token."""
+        if not self._keeps or self._keeps > len(logits) // _BLOCK:  # `likely_ids` would find them all
             candidates.fill(logits)
         else:
-            candidates.fill_some(logits, self._relevant(logits))
+            candidates.fill_some(logits, likely_ids(logits, self._keeps))
         lib.llama_sampler_apply(self._pointer, candidates.reference)
         self.draws += 1
         return candidates.selected
-
-    def accept(self, token: int) -> None:
-        """Count a token of the prompt or the completion for the penalties."""
-        lib.llama_sampler_accept(self._pointer, token)
-        if self._recent is not None:
-            self._recent.append(token)
-
-    def _relevant(self, logits: Floats) -> Ids:
-        """Tokens that may be among the `_keeps` best after penalties: one more for each token that they can lower."""
-        if not self._recent:
-            return likely_ids(logits, self._keeps)
-        penalised = np.fromiter(set(self._recent), np.intp)
-        penalised = penalised[logits[penalised] > -np.inf]
-        # Not np.union1d, which imports numpy.ma at its first call.
-        both = np.sort(np.concatenate((likely_ids(logits, self._keeps + len(penalised)), penalised)))
-        return both[np.append(True, both[1:] != both[:-1])]
 
     def __del__(self) -> None:
         pointer = getattr(self, "_pointer", None)
         if pointer:
             lib.llama_sampler_free(pointer)
             self._pointer = None
-
-
-def _first_truncation(params: SamplingParams) -> int:
-    """How many of the best tokens the chain chooses from; 0: from all."""
-    if params.temperature <= 0.0:
-        return 1
-    return 0 if params.mirostat_mode else params.top_k
-
-
-def has_penalties(params: SamplingParams) -> bool:
-    """Whether any penalty would change a logit."""
-    return params.repeat_last_n != 0 and (
-        params.repeat_penalty != 1.0 or params.frequency_penalty != 0.0 or params.presence_penalty != 0.0
-    )
