@@ -1,8 +1,4 @@
-"""One HTTP/1.1 connection:
-
-uvicorn's httptools protocol with bounds on what a client makes it hold and wait for, and on the number of
-connections.
-"""
+"""One HTTP/1.1 connection: uvicorn's httptools protocol with bounds on what a client makes it hold and wait for."""
 
 from __future__ import annotations
 
@@ -32,9 +28,8 @@ def connection_limit() -> int:
     import resource  # not on Windows
 
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        MAX_CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, descriptors // 2)
-    )
+    is_bounded = descriptors != resource.RLIM_INFINITY
+    return min(MAX_CONNECTIONS, descriptors // 2) if is_bounded else MAX_CONNECTIONS
 
 
 MAX_HEAD_BYTES: Final = 64 * 1024
@@ -105,9 +100,7 @@ class HttpConnection(HttpToolsProtocol):
     _waiting: ClassVar[dict[HttpConnection, None]] = {}
     """Connections with a deadline, the earliest first. Of the whole process, as file descriptors are."""
 
-    _answering: Any = (
-        None  # the cycle whose application runs or ran last; `cycle` is the one that was parsed last
-    )
+    _answering: Any = None  # the cycle whose application runs or ran last; `cycle` was parsed last
     _between_messages = True
     _head_begun = False
     _free_since = 0.0  # made, or the last answer complete
@@ -223,11 +216,13 @@ class HttpConnection(HttpToolsProtocol):
             self._end_soon()
         self._unset_keepalive_if_required()  # `_watch` has its own
         self._parse()
-        if not self.pipeline and not self._is_answering():
-            if self._refusal is not None:
-                self.transport.write(self._refusal)
-            if self._refusal is not None or self._half_closed:
-                self.transport.close()
+        if (
+            not self.pipeline
+            and not self._is_answering()
+            and (self._refusal is not None or self._half_closed)
+        ):
+            self.transport.write(self._refusal or b"")
+            self.transport.close()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
@@ -306,9 +301,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _current_state(self) -> _State:
         answering = self._is_answering()
-        is_stream = (
-            answering and self._answering.chunked_encoding
-        )  # has a limit of its own (`write_timeout_s`)
+        # A stream has a limit of its own (`write_timeout_s`).
+        is_stream = answering and self._answering.chunked_encoding
         if self.transport.is_closing() or (self.flow.write_paused and not is_stream):
             return _State.READER
         if answering:
@@ -327,9 +321,8 @@ class HttpConnection(HttpToolsProtocol):
                 self.transport.abort()
                 return
         elif state is _State.HEAD and (self._head_begun or self._overhead):
-            self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The request head took too long to arrive."
-            )
+            message = "The request head took too long to arrive."
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", message)
         else:
             self.transport.close()
         self._watch()
@@ -349,9 +342,8 @@ class HttpConnection(HttpToolsProtocol):
     def _abort(self) -> None:
         self.transport.abort()
         cycle = self._answering
-        if (
-            cycle is not None
-        ):  # uvicorn learns it a turn later, and would report an answer that nobody completed
+        if cycle is not None:
+            # uvicorn learns it a turn later, and would report an answer that nobody completed.
             cycle.disconnected = True
             cycle.message_event.set()
 

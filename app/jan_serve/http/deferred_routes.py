@@ -41,15 +41,15 @@ class DeferredRoutes(BaseRoute):
         path: str = scope["path"]
         if path not in self._paths and not path.startswith(self._folders):
             return Match.NONE, {}
-        partial_match: tuple[Match, Scope] = (Match.NONE, {})
+        found: tuple[Match, Scope] = (Match.NONE, {})
         for route in self.routes:
             match, child_scope = route.matches(scope)
             child_scope.setdefault(_CHOSEN, route)  # deferred routes inside have chosen already
+            if match.value > found[0].value:
+                found = match, child_scope
             if match is Match.FULL:
-                return match, child_scope
-            if match is Match.PARTIAL and partial_match[0] is Match.NONE:
-                partial_match = match, child_scope
-        return partial_match
+                break
+        return found
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await scope[_CHOSEN].handle(scope, receive, send)

@@ -10,6 +10,7 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any, Final, cast
 
@@ -95,13 +96,13 @@ class DrainingServer(uvicorn.Server, ABC):
         accepted = [connection for sock in self._sockets for connection in _accepted(sock)]
         for each in (*self.servers, *self._sockets):
             each.close()
-        for connection in accepted:
-            await asyncio.get_running_loop().connect_accepted_socket(self._connection, connection)
-        await super().shutdown(sockets)
-
-    def _connection(self) -> asyncio.Protocol:
         kind: Any = self.config.http_protocol_class
-        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        make = partial(
+            kind, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        for connection in accepted:
+            await asyncio.get_running_loop().connect_accepted_socket(make, connection)
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # A terminal that closes sends SIGHUP after Ctrl-C or the service manager's signal: no second wish to end.
@@ -146,17 +147,14 @@ class DrainingServer(uvicorn.Server, ABC):
         logger.info("stopping: running requests have %.0f s", drain_s)
         self._lifecycle.drain()
         if not self._lifecycle.open_requests:
-            self._leave_to_the_next()
+            # Those who connect to an inherited socket wait for the next server, which is there soon.
+            for number, sock in enumerate(self._sockets):
+                if isinstance(sock, InheritedSocket):
+                    self.servers[number].close()
         self._observer.stopping(drain_s)
         task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _leave_to_the_next(self) -> None:
-        """Let those who connect to an inherited socket wait for the next server, which is there soon."""
-        for number, sock in enumerate(self._sockets):
-            if isinstance(sock, InheritedSocket):
-                self.servers[number].close()
 
     async def _end(self, drain_s: float) -> None:
         until = asyncio.get_running_loop().time() + drain_s

@@ -1,6 +1,4 @@
-"""Maps exceptions to HTTP status codes, in one total table, and says what a client reads about the fields that break a
-schema: places in its own body, and no names of our types.
-"""
+"""HTTP status codes of exceptions, and what a client reads about fields that break a schema: no names of our types."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ from jan_serve.errors import (
     ModelInUse,
     ModelNotFound,
     Overloaded,
-    ProtocolError,
     SettingsError,
-    StoreError,
     Unavailable,
     shortage,
 )
@@ -75,13 +71,10 @@ def field_errors(
     Where a value may have several forms, errors deeper inside it are of the form that fits best, and stand alone.
     """
     found = [(_place_of(error, body), error) for error in errors[:limit]]
-    deepest = [
-        (place, error)
+    return tuple(
+        FieldError(_short(place), _message_of(error), str(error["type"]))
         for place, error in found
         if error["type"] in _NEEDED or not any(is_inside(other, place) for other, _ in found)
-    ]
-    return tuple(
-        FieldError(_short(place), _message_of(error), str(error["type"])) for place, error in deepest
     )
 
 
@@ -154,15 +147,12 @@ def _path_to(target: object, steps: Path, value: object) -> Path | None:
 
 def _message_of(error: Mapping[str, Any]) -> str:
     """pydantic's message, without names of types and functions, and without the tag, which it would repeat."""
-    match error["type"]:
-        case "union_tag_invalid":
-            return f"{_discriminator(error)} must be one of: {error['ctx']['expected_tags']}"
-        case "union_tag_not_found":
-            return f"{_discriminator(error)} is needed"
-        case kind if kind in _OBJECTS:
-            return "Input should be an object"
-        case _:
-            return str(error["msg"])
+    kind = error["type"]
+    if kind == "union_tag_invalid":
+        return f"{_discriminator(error)} must be one of: {error['ctx']['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return f"{_discriminator(error)} is needed"
+    return "Input should be an object" if kind in _OBJECTS else str(error["msg"])
 
 
 def _discriminator(error: Mapping[str, Any]) -> str:
@@ -197,11 +187,7 @@ STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
     (EngineCrashed, HTTPStatus.SERVICE_UNAVAILABLE),
     (EngineStalled, HTTPStatus.GATEWAY_TIMEOUT),
     (DeadlineExceeded, HTTPStatus.GATEWAY_TIMEOUT),
-    (EngineFailure, HTTPStatus.INTERNAL_SERVER_ERROR),
     (InvalidModel, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
-    (SettingsError, HTTPStatus.INTERNAL_SERVER_ERROR),
-    (ProtocolError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (JanServeError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 """The first match decides, so subclasses precede their base."""
@@ -295,13 +281,7 @@ def ending_problem() -> Problem:
 def closing_problem(error: Unavailable) -> Problem:
     """A problem that ends the connection, whose request may be unread."""
     problem = problem_of(error)
-    return Problem(
-        problem.status,
-        problem.code,
-        problem.message,
-        headers={**problem.headers, "connection": "close"},
-        error=problem.error,
-    )
+    return msgspec.structs.replace(problem, headers={**problem.headers, "connection": "close"})
 
 
 def logged_problem(error: JanServeError, request_id: str) -> Problem:
@@ -351,7 +331,7 @@ def validation_problem(errors: Sequence[Mapping[str, Any]], body: object = None)
 
 
 def _retry_header(error: JanServeError) -> dict[str, str]:
-    seconds = _RETRY_AFTER_CRASH_S if isinstance(error, EngineCrashed) else None
-    if isinstance(error, Unavailable):
-        seconds = error.retry_after
+    seconds = error.retry_after if isinstance(error, Unavailable) else None
+    if isinstance(error, EngineCrashed):
+        seconds = _RETRY_AFTER_CRASH_S
     return {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}

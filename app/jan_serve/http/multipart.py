@@ -36,11 +36,8 @@ def form_fields(content_type: str, body: bytes) -> list[FormField]:
     # The first delimiter may stand at the start; each other one follows a line end, which belongs to it.
     parts = (b"\r\n" + body).split(b"\r\n" + delimiter, _MAX_FIELDS + 1)
     if len(parts) < 2 or not parts[-1].startswith(b"--"):
-        raise InvalidRequest(
-            f"The form is cut off, or has more than {_MAX_FIELDS} fields."
-            if len(parts) > 1
-            else "The form has no fields."
-        )
+        cut = f"The form is cut off, or has more than {_MAX_FIELDS} fields."
+        raise InvalidRequest(cut if len(parts) > 1 else "The form has no fields.")
     return [_field(part) for part in parts[1:-1]]
 
 

@@ -1,7 +1,4 @@
-"""Sizes and times of one HTTP request, never its text, and the outermost middleware, which makes them:
-
-request id, processing time, log line, metrics, unexpected exceptions.
-"""
+"""Sizes and times of one HTTP request, never its text, and the outermost middleware, which makes them."""
 
 from __future__ import annotations
 
@@ -51,8 +48,7 @@ class RequestRecord(msgspec.Struct):
 
     token_gaps_s: between consecutive pieces of an answer, over all choices. finish_reasons: one per choice.
     ignored: warnings of fields of the body. thinking: the last piece was of a thought. finished_s: when the last token
-    was there. written: done once an answer in the
-    background is, which needs no client.
+    was there. written: done once an answer in the background is, which needs no client.
     """
 
     request_id: str
@@ -117,8 +113,12 @@ class RequestRecord(msgspec.Struct):
                 self.prompt_tokens += event.prompt_tokens
                 self.warnings = event.warnings
             case TextDelta() | ReasoningDelta() | ToolCallDelta():
-                self.thinking = isinstance(event, ReasoningDelta)
-                self._observe_piece(self.elapsed_s())
+                self.thinking, at_s = isinstance(event, ReasoningDelta), self.elapsed_s()
+                if self.first_token_s is None:
+                    self.first_token_s = at_s
+                else:
+                    self.token_gaps_s.append(at_s - self._last_token_s)
+                self._last_token_s = at_s
             case Finished():
                 self.completion_tokens += event.completion_tokens
                 self.finish_reasons.append(event.reason)
@@ -131,13 +131,6 @@ class RequestRecord(msgspec.Struct):
                 self.finished_s = self.elapsed_s()
             case _:
                 pass
-
-    def _observe_piece(self, at_s: float) -> None:
-        if self.first_token_s is None:
-            self.first_token_s = at_s
-        else:
-            self.token_gaps_s.append(at_s - self._last_token_s)
-        self._last_token_s = at_s
 
     def count(self, usage: Usage) -> None:
         """Replace the counts by the final ones."""
@@ -246,9 +239,8 @@ class RequestContext:
                     response = self._envelopes.render(form_path(scope), problem, record.request_id)
                     await response(scope, receive, send_with_headers)
             finally:
-                record.cancelled = record.cancelled or (
-                    record.written is None and status in (0, CLIENT_CLOSED)
-                )
+                if status in (0, CLIENT_CLOSED):
+                    record.client_left()
                 end = partial(self._end, route_of(scope), status or CLIENT_CLOSED, record)
                 if record.written is None or record.written.done():
                     end()
@@ -297,11 +289,8 @@ def route_of(scope: Scope) -> str:
 def _shown_route(scope: Scope) -> str:
     """The pattern; without one, the path too, which tells what a client misses. Printable ASCII, cut."""
     route = route_of(scope)
-    return (
-        route
-        if route != _UNMATCHED
-        else f"{route} {quote(scope['path'], errors='replace')[:_MAX_PATH_CHARS]}"
-    )
+    path = "" if route != _UNMATCHED else " " + quote(scope["path"], errors="replace")[:_MAX_PATH_CHARS]
+    return route + path
 
 
 def _log(scope: Scope, status: int, record: RequestRecord) -> None:

@@ -71,9 +71,8 @@ class EventStream(EventSourceResponse):
             ping_message_factory=lambda: comment,
             send_timeout=streams.write_timeout_s,
         )
-        del self.headers[
-            "connection"
-        ]  # the server sets it: the base class writes keep-alive even if the connection closes
+        # The server sets it: the base class writes keep-alive even if the connection closes.
+        del self.headers["connection"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = recording(scope, send, self._comment, self.headers.__setitem__)
@@ -115,14 +114,13 @@ async def frames_of(
                 async for event in events:
                     for value in render(event):
                         yield framed(value)
-            except JanServeError as error:
-                marked = done_after_error
-                record.error = error.code
-                yield framed(render_error(logged_problem(error, record.request_id)))
             except Exception as error:
                 marked = done_after_error
-                logger.exception("request %s failed while streaming", record.request_id)
-                problem = unexpected_problem(error)
+                if isinstance(error, JanServeError):
+                    problem = logged_problem(error, record.request_id)
+                else:
+                    logger.exception("request %s failed while streaming", record.request_id)
+                    problem = unexpected_problem(error)
                 record.error = problem.code
                 yield framed(render_error(problem))
             if marked:

@@ -88,9 +88,8 @@ class Tracing:
         below = set_span_in_context(span, Context())
         for phase in record.phases(total_s):
             start = began + _ns(phase.began - record.started)
-            self._tracer.start_span(phase.name, context=below, start_time=start).end(
-                start + _ns(phase.seconds)
-            )
+            child = self._tracer.start_span(phase.name, context=below, start_time=start)
+            child.end(start + _ns(phase.seconds))
         _end(span, record, began, total_s, is_error=record.error is not None)
 
     def close(self) -> None:

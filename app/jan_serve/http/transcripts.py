@@ -1,6 +1,6 @@
-"""Answers that move between servers: the request of a proxy for a transcript, and the records of a stream.
+"""Answers that move between servers: a proxy names what an earlier one wrote, and gets records of the stream.
 
-The proxy names what an earlier server wrote; its events precede the body. Frames that the client has are left out.
+Its events precede the body. Frames that the client has are left out.
 """
 
 from __future__ import annotations
@@ -79,11 +79,8 @@ async def _opened(value: bytes, receive: Receive, lifecycle: Lifecycle) -> tuple
         raise _invalid(f"{name}: {error.message}") from None
     if not asked.log_bytes:
         return transcript, receive
-    first: Message | None = {
-        "type": "http.request",
-        "body": body[asked.log_bytes :],
-        "more_body": not is_over,
-    }
+    rest_of_it = body[asked.log_bytes :]
+    first: Message | None = {"type": "http.request", "body": rest_of_it, "more_body": not is_over}
 
     async def rest() -> Message:
         nonlocal first
@@ -130,7 +127,8 @@ class _Recording:
             if self._differs and message["more_body"]:
                 return
             kind = self._kind(message["body"])
-            if self._to_skip and (kind is Kind.FRAME or self._is_end(message)):
+            is_end = not message["more_body"] and record_of(self._scope).error is None
+            if self._to_skip and (kind is Kind.FRAME or is_end):
                 self._skip(message)
                 if message["more_body"]:
                     return
@@ -146,9 +144,6 @@ class _Recording:
             return Kind.FRAME
         is_useless = bool(self._transcript.asked.weights) and not self._adds
         return Kind.FAILURE if is_useless or is_temporary(error) else Kind.FRAME
-
-    def _is_end(self, message: Message) -> bool:
-        return not message["more_body"] and record_of(self._scope).error is None
 
     def _skip(self, message: Message) -> None:
         self._to_skip -= 1

@@ -63,9 +63,8 @@ class WrittenStream:
 
     def opened(self, head: AnswerHead) -> bool:
         """Begin with the answer of a node. Whether it has records, of the same weights as those before."""
-        header = head.header(RECORDED)
         try:
-            weights, pinging = read_recorded(header or b"")
+            weights, pinging = read_recorded(head.header(RECORDED) or b"")
         except ValueError:
             return False
         if self._weights not in ("", weights):
@@ -82,10 +81,8 @@ class WrittenStream:
 
     def rest(self, asked: Asked) -> tuple[Asked, bytes]:
         """What to ask of another node, and what precedes the body of the request."""
-        return (
-            msgspec.structs.replace(asked, weights=self._weights, log_bytes=len(self._log), shown=self.shown),
-            bytes(self._log),
-        )
+        known = {"weights": self._weights, "log_bytes": len(self._log), "shown": self.shown}
+        return msgspec.structs.replace(asked, **known), bytes(self._log)
 
     def read(self, data: bytes) -> bytes:
         """What the client gets of these bytes of a node. Raises NodeFailure."""
@@ -105,7 +102,7 @@ class WrittenStream:
                 case Kind.FAILURE:
                     self.failure += record.payload
                 case Kind.STUCK:
-                    self._stop()
+                    self.close()
                 case Kind.LEAVES:
                     self.leaves, self._has_left = self.leaves or not self._has_left, True
         return b"".join(shown)
@@ -122,18 +119,16 @@ class WrittenStream:
         if not self._reader.is_between:
             raise NodeFailure(Failure.PROTOCOL, "ended its answer within a record")
 
-    def close(self) -> None:
-        self._stop()
-
     def _keep(self, log: bytes) -> None:
         if not self._can_move or not log:
             return
         if len(self._log) + len(log) > MAX_LOG_BYTES or not self._kept.take(len(log)):
-            self._stop()
-            return
-        self._log += log
+            self.close()
+        else:
+            self._log += log
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """It cannot move any more."""
         self._can_move = False
         self._kept.give_back(len(self._log))
         self._log.clear()
@@ -147,34 +142,28 @@ _BESIDE: Final = re.compile(rb'(?<!\\)"cache_read_input_tokens"\s*:\s*(\d{1,12})
 
 
 class UsageTail:
-    """Add every part of an answer."""
+    """Add every part of an answer. last: the last bytes that were added."""
 
-    __slots__ = ("_tail",)
+    __slots__ = ("last",)
 
     def __init__(self) -> None:
-        self._tail = b""
+        self.last = b""
 
     def add(self, data: bytes) -> None:
-        self._tail = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self._tail + data)[-TAIL_BYTES:]
-
-    @property
-    def last(self) -> bytes:
-        """The last bytes that were added."""
-        return self._tail
+        self.last = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self.last + data)[-TAIL_BYTES:]
 
     @property
     def prompt_tokens(self) -> int | None:
-        found = _last(_PROMPT, self._tail)
-        return None if found is None else found + (_last(_BESIDE, self._tail) or 0)
+        found = self._found(_PROMPT)
+        return None if found is None else found + (self._found(_BESIDE) or 0)
 
     @property
     def cached_tokens(self) -> int | None:
-        return _last(_CACHED, self._tail)
+        return self._found(_CACHED)
 
-
-def _last(pattern: re.Pattern[bytes], text: bytes) -> int | None:
-    found = pattern.findall(text)
-    return int(found[-1]) if found else None
+    def _found(self, pattern: re.Pattern[bytes]) -> int | None:
+        found = pattern.findall(self.last)
+        return int(found[-1]) if found else None
 
 
 @dataclass(eq=False, repr=False)

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.models import without_latest_tag
 from jan_serve.core.transcript import Asked
-from jan_serve.dialects.outline import ModelList, Outline, Route
+from jan_serve.dialects.outline import Outline, Route
 from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
@@ -81,7 +81,7 @@ class RouteTable:
         return next((each for each in self._prefixes if path.startswith(each[0].pattern[:-1])), None)
 
 
-_LISTS: Final[tuple[ModelList, ...]] = tuple(each for outline in OUTLINES for each in outline.lists)
+_LISTS: Final = tuple(each for outline in OUTLINES for each in outline.lists)
 _JOURNALS: Final = tuple(path for outline in OUTLINES for path in outline.journal_paths)
 _FORMS: Final = tuple(path for outline in OUTLINES for path in outline.form_paths)
 
@@ -101,19 +101,19 @@ class Proxy:
         self.json = JsonReader(settings.max_json_depth)
         self.page = Page(page_folder(), "".join(outline.greeting for outline in OUTLINES))
         rng = random.Random(secrets.randbits(64))
-        tls = (
-            ssl.create_default_context(cafile=str(settings.node_ca)) if settings.node_ca is not None else None
-        )
+        node_ca = settings.node_ca
+        tls = ssl.create_default_context(cafile=str(node_ca)) if node_ca is not None else None
         networks = NodeNetworks(settings.node_networks)
         self.fleet = Fleet(settings.strategy, rng)
-        self.client = NodeClient(networks, connect_s=settings.connect_timeout_s, tls=tls, clock=clock)
-        self.links = PairLinks(self.client, settings.node_key, settings.migration_protocol)
+        self.client = NodeClient(
+            networks, key=settings.node_key, connect_s=settings.connect_timeout_s, tls=tls, clock=clock
+        )
+        self.links = PairLinks(self.client, settings.migration_protocol)
         self.file = FleetFile(settings.fleet_file) if settings.fleet_file is not None else None
-        self.registry = NodeRegistry(self.fleet, self.client, self.links, settings.node_key, clock, self.file)
+        self.registry = NodeRegistry(self.fleet, self.client, self.links, clock, self.file)
         self.probes = Probes(
             self.fleet,
             self.client,
-            settings.node_key,
             clock,
             rng,
             interval_s=settings.health_interval_s,
@@ -126,7 +126,7 @@ class Proxy:
         )
         self.probes.leaves = self.forwarder.leave
         self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
-        self.lists = MergedLists(self.fleet, self.client, settings.node_key, clock)
+        self.lists = MergedLists(self.fleet, self.client, clock)
         self.handlers = Handlers(
             settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, self.json, clock
         )
@@ -140,12 +140,9 @@ class Proxy:
 
         Raises HttpError for a URL of the settings, SettingsError, StoreError.
         """
-        records, set_aside = self.file.open() if self.file is not None else ([], None)
+        records, warning = self.file.open() if self.file is not None else ([], None)
         self.registry.restore(records, self.settings.nodes)
-        if set_aside is None:
-            return None
-        name = set_aside.moved_to.name
-        return f"{self.settings.fleet_file} {set_aside.why}: it is {name} now, and the proxy starts anew"
+        return warning
 
     async def close(self) -> None:
         await self.probes.close()
@@ -208,10 +205,8 @@ class Router:
         if is_page_path(method, path):
             scope["route"] = Pattern(PAGE_PATH if path == PAGE_PATH else ASSETS_PATH + "{name}")
             request = Request(scope, receive)
-            page = self._proxy.page
-            response = (
-                page.index(request) if path == PAGE_PATH else page.asset(request, path[len(ASSETS_PATH) :])
-            )
+            page, name = self._proxy.page, path.removeprefix(ASSETS_PATH)
+            response = page.index(request) if path == PAGE_PATH else page.asset(request, name)
             await response(scope, receive, send)
             return
         prefix = next((each for each in self.models if path.startswith(each)), None)

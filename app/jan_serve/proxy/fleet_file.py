@@ -48,13 +48,6 @@ class _Content(msgspec.Struct, frozen=True):
     nodes: list[NodeRecord]
 
 
-class SetAside(msgspec.Struct, frozen=True):
-    """A file that was moved. why: ends a sentence about it."""
-
-    moved_to: Path
-    why: str
-
-
 class FleetFile:
     """Written a second after a change at the earliest, in one thread at a time. A lock keeps other proxies off."""
 
@@ -66,8 +59,8 @@ class FleetFile:
         """What is not in the file yet."""
         self._closing = asyncio.Event()
 
-    def open(self) -> tuple[list[NodeRecord], SetAside | None]:
-        """Take the file and read it. Blocks.
+    def open(self) -> tuple[list[NodeRecord], str | None]:
+        """Take the file and read it; a message for the user if it was set aside. Blocks.
 
         Raises SettingsError if another proxy has it, or if it cannot be used.
         """
@@ -127,7 +120,7 @@ class FleetFile:
                 delay_s = DELAY_S
                 self._latest = None if self._latest is content else self._latest
 
-    def _set_aside(self, suffix: str, why: str) -> SetAside:
+    def _set_aside(self, suffix: str, why: str) -> str:
         target = self._path.with_name(f"{self._path.name}.{suffix}")
         try:
             self._path.replace(target)
@@ -135,7 +128,7 @@ class FleetFile:
             raise SettingsError(
                 f"{self._path} {why}, and it cannot be moved: {error.strerror}: {_ADVICE}"
             ) from None
-        return SetAside(target, why)
+        return f"{self._path} {why}: it is {target.name} now, and the proxy starts anew"
 
 
 def _read(path: Path) -> list[NodeRecord]:

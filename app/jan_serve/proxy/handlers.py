@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -114,8 +114,8 @@ class Handlers:
 
     async def page_models(self, request: Request) -> Response:
         """The models in the form that the web page reads, where nodes have no figures of their own."""
-        now = self.clock()
-        return json_reply({"object": "list", "data": [page_model(name) for name in self.fleet.models(now)]})
+        rows = [{"id": name, **_PAGE_MODEL} for name in self.fleet.models(self.clock())]
+        return json_reply({"object": "list", "data": rows})
 
     async def warm_up(self, request: Request) -> Response:
         await self.links.connect_all(self.fleet)
@@ -154,13 +154,9 @@ class Handlers:
     async def nodes(self, request: Request) -> Response:
         """Every node with its state, load, hit rate, and why it gets no requests."""
         now = self.clock()
-        body = {
-            "strategy": self.settings.strategy,
-            "serving": self.settings.serving,
-            "hit_rate": hit_rate(list(self.fleet)),
-            "nodes": [self._details(node, now) for node in self.fleet],
-        }
-        return json_reply(body)
+        nodes = [self._details(node, now) for node in self.fleet]
+        settings = {"strategy": self.settings.strategy, "serving": self.settings.serving}
+        return json_reply({**settings, "hit_rate": hit_rate(list(self.fleet)), "nodes": nodes})
 
     def _details(self, node: Node, now: float) -> dict[str, Any]:
         accepts = node.accepts(now)
@@ -197,19 +193,15 @@ def caller_of(request: Request) -> str | None:
     return None if address is None else str(address)
 
 
-def page_model(name: str) -> dict[str, Any]:
-    """An entry of `/models`: it can be asked, and nothing else can be done with it here."""
-    return {
-        "id": name,
-        "source": "nodes",
-        "can_remove": False,
-        "size_bytes": 0,
-        "architecture": {"input_modalities": ["text"]},
-        "status": {"value": "loaded"},
-        "context_length": None,
-        "meta": {},
-        "running": 0,
-        "queued": 0,
-        "memory": None,
-        "device": None,
-    }
+_PAGE_MODEL: Final[dict[str, Any]] = {
+    "source": "nodes",
+    "can_remove": False,
+    "size_bytes": 0,
+    "architecture": {"input_modalities": ["text"]},
+    "status": {"value": "loaded"},
+    "meta": {},
+    "running": 0,
+    "queued": 0,
+    **dict.fromkeys(("context_length", "memory", "device")),
+}
+"""An entry of `/models`: it can be asked, and nothing else can be done with it here."""

@@ -43,16 +43,14 @@ class ManagementGuard(Guard):
             self._check_manager(scope)
 
     def _check_manager(self, scope: Scope) -> None:
-        refusal: HttpError | None = None
-        if self._managers is not None:
-            try:
+        try:
+            if self._managers is not None:
                 self._managers.check(scope)
                 return
-            except HttpError as error:
-                refusal = error
+        except HttpError:
+            if not self._clients.has_keys:
+                raise
         self._clients.check(scope)
-        if not self._clients.has_keys:
-            raise refusal or AssertionError("without keys, everybody manages")
         raise http_problem(
             HTTPStatus.FORBIDDEN,
             "forbidden_key",

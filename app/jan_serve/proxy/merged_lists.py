@@ -16,7 +16,7 @@ from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node
 from jan_serve.http.replies import json_reply
-from jan_serve.proxy.probes import MAX_LIST_BYTES, MAX_MODELS, is_model_name, key_headers
+from jan_serve.proxy.probes import MAX_LIST_BYTES, MAX_MODELS, is_model_name
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url
@@ -31,10 +31,9 @@ _AT_ONCE: Final = 64
 class MergedLists:
     """Lives on the event loop only."""
 
-    def __init__(self, fleet: Fleet, client: NodeClient, key: str | None, clock: Callable[[], float]) -> None:
+    def __init__(self, fleet: Fleet, client: NodeClient, clock: Callable[[], float]) -> None:
         self._fleet = fleet
         self._client = client
-        self._key = key
         self._clock = clock
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._asking: dict[str, asyncio.Task[list[Row]]] = {}
@@ -76,9 +75,8 @@ class MergedLists:
             asked = left if route.is_momentary else _with_all_models(left)
             left = [node for node in left if node not in asked]
             known: set[str] = set()
-            for node, found in zip(
-                asked, await asyncio.gather(*(self._ask(route, node) for node in asked)), strict=True
-            ):
+            answers = await asyncio.gather(*(self._ask(route, node) for node in asked))
+            for node, found in zip(asked, answers, strict=True):
                 if isinstance(found, NodeFailure):
                     failed.append((node, found))
                     continue
@@ -104,7 +102,6 @@ class MergedLists:
                     known_url(node.url),
                     "GET",
                     route.path + route.query,
-                    key_headers(self._key),
                     limit_s=LIST_S,
                     max_bytes=MAX_LIST_BYTES,
                 )
@@ -113,13 +110,10 @@ class MergedLists:
         if status == HTTPStatus.NOT_FOUND:
             return None
         rows = _rows_of(route, content) if status == HTTPStatus.OK else None
-        return (
-            rows
-            if rows is not None
-            else NodeFailure(
-                Failure.PROTOCOL, f"answers {route.path} with status {status} and no list of models"
-            )
-        )
+        if rows is None:
+            reason = f"answers {route.path} with status {status} and no list of models"
+            return NodeFailure(Failure.PROTOCOL, reason)
+        return rows
 
 
 def _with_all_models(nodes: Iterable[Node]) -> list[Node]:

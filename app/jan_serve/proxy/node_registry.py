@@ -18,7 +18,7 @@ from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.http.errors import http_problem
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.fleet_file import FleetFile, NodeRecord
-from jan_serve.proxy.probes import MAX_MODELS, ListedModels, Probes, is_model_name, key_headers, models_of
+from jan_serve.proxy.probes import MAX_MODELS, ListedModels, Probes, is_model_name, models_of
 from jan_serve.proxy.problems import node_failed, wrong_field
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
@@ -123,7 +123,6 @@ class NodeRegistry:
     fleet: Fleet
     client: NodeClient
     links: PairLinks
-    key: str | None
     clock: Callable[[], float]
     file: FleetFile | None
     probes: Probes | None = field(init=False, default=None)
@@ -184,17 +183,15 @@ class NodeRegistry:
 
     async def _ask(self, wanted: NodeRequest) -> tuple[ListedModels, NodeState, str]:
         try:
-            listed = await models_of(self.client, wanted.url, self.key)
+            listed = await models_of(self.client, wanted.url)
         except OutsideNetworks as failure:
             message = f"The node {wanted.url} {failure.message}."
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_node", message) from None
         except NodeFailure as failure:
             if wanted.models and failure.kind is Failure.CONNECT:
                 return ListedModels(wanted.models), NodeState.JOINING, failure.message
-            failure = NodeFailure(
-                Failure.PROTOCOL, failure.message
-            )  # the caller waited for the proxy, not the node
-            raise node_failed(str(wanted.url), failure) from None
+            # The caller waited for the proxy, not the node.
+            raise node_failed(str(wanted.url), NodeFailure(Failure.PROTOCOL, failure.message)) from None
         if missing := [name for name in wanted.models if name not in listed.names]:
             message = f"The node {wanted.url} does not list the model {missing[0][:200]!r} in /v1/models."
             raise http_problem(HTTPStatus.BAD_REQUEST, "model_not_found", message)
@@ -217,9 +214,7 @@ class NodeRegistry:
         self.probes.ending.add(node)
         self.fleet.set_state(node, NodeState.DRAINING, "it was asked to end")
         try:
-            status, content = await self.client.fetch_json(
-                url, "GET", "/terminate", key_headers(self.key), limit_s=TERMINATE_S
-            )
+            status, content = await self.client.fetch_json(url, "GET", "/terminate", limit_s=TERMINATE_S)
             if status != HTTPStatus.OK:
                 raise NodeFailure(Failure.PROTOCOL, f"refuses to end with status {status}{_said(content)}")
         except BaseException as error:  # nothing but the node's end would undo it

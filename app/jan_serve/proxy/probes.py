@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from random import Random
@@ -19,7 +19,7 @@ from jan_serve.fleet.node import Node, NodeState
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import NodeUrl, known_url
-from jan_serve.proxy.upstream.node_client import Headers, NodeClient
+from jan_serve.proxy.upstream.node_client import NodeClient
 
 DISCOVERY_S: Final = 10.0
 MAX_MODELS: Final = 10_000
@@ -30,10 +30,6 @@ _MAX_OPEN: Final = 1 << 20
 _ASLEEP: Final = frozenset({"asleep", "sleeping"})
 
 
-def key_headers(key: str | None) -> Headers:
-    return () if key is None else ((b"authorization", b"Bearer " + key.encode()),)
-
-
 class ListedModels(msgspec.Struct, frozen=True):
     """aliases: further names of the models."""
 
@@ -41,10 +37,10 @@ class ListedModels(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-async def models_of(client: NodeClient, url: NodeUrl, key: str | None) -> ListedModels:
+async def models_of(client: NodeClient, url: NodeUrl) -> ListedModels:
     """What the node's `/v1/models` says. Raises NodeFailure."""
     status, content = await client.fetch_json(
-        url, "GET", "/v1/models", key_headers(key), limit_s=DISCOVERY_S, max_bytes=MAX_LIST_BYTES
+        url, "GET", "/v1/models", limit_s=DISCOVERY_S, max_bytes=MAX_LIST_BYTES
     )
     if status != HTTPStatus.OK:
         hint = ": it needs a key (--node-key)" if status == HTTPStatus.UNAUTHORIZED else ""
@@ -56,19 +52,15 @@ def _listed(content: Any) -> ListedModels:
     data = cast(dict[str, Any], content).get("data") if isinstance(content, dict) else None
     if not isinstance(data, list):
         raise NodeFailure(Failure.PROTOCOL, "answers /v1/models with something that is not a list of models")
-    entries = cast(list[object], data)
+    entries = cast(list[Any], data)
     if len(entries) > MAX_MODELS:
         raise NodeFailure(Failure.PROTOCOL, f"lists more than {MAX_MODELS} models")
-    names = [cast(dict[str, Any], entry).get("id") if isinstance(entry, dict) else None for entry in entries]
-    if not all(is_model_name(name) for name in names):
-        raise NodeFailure(
-            Failure.PROTOCOL, f"lists a model whose id is not a text of 1 to {MAX_MODEL} printable characters"
-        )
-    aliases = (alias for entry in entries for alias in _aliases(cast(dict[str, Any], entry)))
-    return ListedModels(
-        tuple(dict.fromkeys(cast(Sequence[str], names))),
-        tuple(dict.fromkeys(itertools.islice(aliases, MAX_MODELS))),
-    )
+    names: list[Any] = [cast(Any, entry).get("id") if isinstance(entry, dict) else None for entry in entries]
+    if not all(map(is_model_name, names)):
+        reason = f"lists a model whose id is not a text of 1 to {MAX_MODEL} printable characters"
+        raise NodeFailure(Failure.PROTOCOL, reason)
+    aliases = itertools.islice(itertools.chain.from_iterable(map(_aliases, entries)), MAX_MODELS)
+    return ListedModels(tuple(dict.fromkeys(names)), tuple(dict.fromkeys(aliases)))
 
 
 def _aliases(entry: dict[str, Any]) -> Iterator[str]:
@@ -91,25 +83,20 @@ class Condition(msgspec.Struct, frozen=True):
     open_requests: int | None = None
 
 
-def _count(value: object, limit: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit else None
-
-
-def _seconds(value: object) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_UPTIME_S:
-        return float(value)
-    return None
+def _number(value: object, limit: float) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < limit
+    return cast(float, value) if is_number else None
 
 
 def condition_of(status: int, content: Any) -> Condition:
     """Read `/health` of jan-serve, LMDeploy or any other server. Raises NodeFailure for one that fails."""
     fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
     words = [word for name in ("state", "status") if isinstance(word := fields.get(name), str)]
-    start = (
-        _count(fields.get("pid"), _MAX_PID),
-        _seconds(fields.get("uptime_s")),
-        _count(fields.get("open_requests"), _MAX_OPEN),
+    pid, open_requests = (
+        found if isinstance(found := _number(fields.get(name), limit), int) else None
+        for name, limit in (("pid", _MAX_PID), ("open_requests", _MAX_OPEN))
     )
+    start = pid, _number(fields.get("uptime_s"), _MAX_UPTIME_S), open_requests
     if not _ASLEEP.isdisjoint(words):
         return Condition(NodeState.SLEEPING, "until it is woken", *start)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -155,7 +142,6 @@ class Probes:
 
     fleet: Fleet
     client: NodeClient
-    key: str | None
     clock: Callable[[], float]
     rng: Random
     interval_s: float
@@ -238,7 +224,7 @@ class Probes:
         url, before = known_url(node.url), node.unanswered
         try:
             status, content = await self.client.fetch_json(
-                url, "GET", "/health", key_headers(self.key), limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
+                url, "GET", "/health", limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
             )
             condition = condition_of(status, content)
             is_new = self.fleet.note_start(node, condition.pid, condition.uptime_s, self.clock())
@@ -260,7 +246,7 @@ class Probes:
 
     async def _check_models(self, node: Node) -> None:
         """What a node reported, or had before it was lost, may be out of date."""
-        listed = await models_of(self.client, known_url(node.url), self.key)
+        listed = await models_of(self.client, known_url(node.url))
         if self.fleet.find(node.url) is not node:  # removed meanwhile
             return
         node.listed_s = self.clock()

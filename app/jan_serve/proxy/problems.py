@@ -1,7 +1,4 @@
-"""Refusals of the proxy, as HTTP problems, and their form, which clients of a path read:
-
-each protocol's own, LMDeploy's elsewhere.
-"""
+"""Refusals of the proxy, and the form that clients of a path read: each protocol's own, LMDeploy's elsewhere."""
 
 from __future__ import annotations
 
@@ -20,25 +17,18 @@ MAX_HOPS = 4
 
 def wrong_field(param: str, message: str) -> HttpError:
     """422 for one field of a body; the message ends a sentence about it."""
-    loc = ("body", *param.split("."))
     text = f"{param}: {message}"
-    problem = Problem(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        "validation_error",
-        text,
-        param=param,
-        fields=(FieldError(loc, text, "value_error"),),
-    )
-    return HttpError(problem)
+    field = FieldError(("body", *param.split(".")), text, "value_error")
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    return HttpError(Problem(status, "validation_error", text, param=param, fields=(field,)))
 
 
 def node_failed(name: str, failure: NodeFailure) -> HttpError:
     """502, or 504 for a node that is too slow."""
-    slow = failure.kind is Failure.TIMEOUT
-    status = HTTPStatus.GATEWAY_TIMEOUT if slow else HTTPStatus.BAD_GATEWAY
-    return http_problem(
-        status, "node_timeout" if slow else "node_failed", f"The node {name} {failure.message}."
-    )
+    status, code = HTTPStatus.BAD_GATEWAY, "node_failed"
+    if failure.kind is Failure.TIMEOUT:
+        status, code = HTTPStatus.GATEWAY_TIMEOUT, "node_timeout"
+    return http_problem(status, code, f"The node {name} {failure.message}.")
 
 
 def too_many_hops() -> HttpError:

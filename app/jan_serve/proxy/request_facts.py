@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -52,12 +52,9 @@ def read_facts(content: object, body: bytes) -> RequestFacts:
 
 def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
     """The facts of a form with a file. Raises InvalidRequest for no form, and for a name that occurs twice."""
-    found: dict[str, str] = {}
-    for field in form_fields(content_type, body):
-        if field.name in _ROUTED:
-            if field.name in found:
-                raise _repeated(field.name)
-            found[field.name] = field.text()
+    fields = [field for field in form_fields(content_type, body) if field.name in _ROUTED]
+    _check_once([field.name for field in fields])
+    found = {field.name: field.text() for field in fields}
     return RequestFacts(
         {}, _checked_model(found.get("model")), found.get("stream", "").lower() in _TRUE, None
     )
@@ -84,10 +81,6 @@ def _streams(value: object) -> bool:
     return text in _TRUE
 
 
-def _repeated(name: str) -> InvalidRequest:
-    return InvalidRequest(f"{name}: occurs more than once in the request body", param=name)
-
-
 def _parts(body: dict[str, Any], outline: Outline) -> Iterator[bytes]:
     for name in outline.prompt_members:
         value = body.get(name)
@@ -105,10 +98,9 @@ def _parts(body: dict[str, Any], outline: Outline) -> Iterator[bytes]:
 
 def _item(item: object, cut_system: Callable[[str], str] | None) -> bytes:
     """A message, tool or part, without what changes although the prompt stays: cache marks, and what is cut."""
+    fields = _without_mark(item)
     if not isinstance(item, dict):
         return _encode(item)
-    fields = cast(dict[str, Any], item)
-    fields = {name: value for name, value in fields.items() if name != "cache_control"}
     content = fields.get("content")
     if isinstance(content, list):
         fields["content"] = [_without_mark(part) for part in cast(list[object], content)]
@@ -119,7 +111,7 @@ def _item(item: object, cut_system: Callable[[str], str] | None) -> bytes:
     return _encode(fields)
 
 
-def _without_mark(part: object) -> object:
+def _without_mark(part: object) -> Any:
     if not isinstance(part, dict):
         return part
     return {name: value for name, value in cast(dict[str, Any], part).items() if name != "cache_control"}
@@ -137,7 +129,10 @@ def _check_unique(body: bytes) -> None:
         outermost[:] = pairs
 
     json.loads(body, object_pairs_hook=keep)
-    names = [name for name, _ in outermost]
+    _check_once([name for name, _ in outermost])
+
+
+def _check_once(names: Sequence[str]) -> None:
     for name in _ROUTED:
         if names.count(name) > 1:
-            raise _repeated(name)
+            raise InvalidRequest(f"{name}: occurs more than once in the request body", param=name)

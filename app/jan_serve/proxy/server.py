@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from jan_serve.http.draining_server import DrainingServer, server_config
 from jan_serve.proxy.app import Proxy
@@ -49,10 +50,6 @@ def run(settings: ProxySettings, sock: socket.socket, warn: Callable[[str], None
             await proxy.close()
         return 0 if server.started else 1
 
-    loop_factory = proxy_config(_nothing).get_loop_factory()
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    unused: Any = None  # only the configuration of its loop is needed
+    with asyncio.Runner(loop_factory=proxy_config(unused).get_loop_factory()) as runner:
         return runner.run(serve())
-
-
-async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """Only the configuration is needed of it."""

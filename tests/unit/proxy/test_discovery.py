@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.node import NodeState
-from jan_serve.proxy.probes import condition_of, is_model_name, key_headers
+from jan_serve.proxy.probes import condition_of, is_model_name
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import NodeFailure
 
@@ -73,8 +73,3 @@ def test_figures_that_are_none_are_left_out(
 )  # fmt: skip
 def test_names_of_models(name: object, expected: bool) -> None:
     assert is_model_name(name) is expected
-
-
-def test_a_key_is_sent_as_a_bearer_token() -> None:
-    assert key_headers("k") == ((b"authorization", b"Bearer k"),)
-    assert key_headers(None) == ()

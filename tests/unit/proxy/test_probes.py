@@ -56,7 +56,6 @@ async def probing(
     probes = Probes(
         fleet,
         client,
-        None,
         lambda: 0.0,
         Random(1),
         interval_s=5.0,

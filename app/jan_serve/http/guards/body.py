@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import re
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterable
@@ -188,7 +189,6 @@ class BodyGuard(Guard):
         """upload_paths, form_paths: see Dialect. memory: None makes one."""
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
-        self._timeout_s = BODY_TIMEOUT_S
         self._lifecycle = lifecycle
         self._memory = memory or BodyMemory()
         self._upload_paths = tuple(upload_paths)
@@ -203,9 +203,7 @@ class BodyGuard(Guard):
         held = self._memory.open(client[0] if client is not None else "")
         held_body.set(held)
         is_upload = is_below(scope["path"], self._upload_paths)
-        limited = _LimitedBody(
-            receive, self._max_of(scope), self._timeout_s, self._lifecycle, None if is_upload else held
-        )
+        limited = _LimitedBody(receive, self._max_of(scope), self._lifecycle, None if is_upload else held)
         try:
             await super().__call__(scope, limited, send)
         finally:
@@ -225,15 +223,11 @@ class BodyGuard(Guard):
             raise too_large(limit)
         encodings = header_values(scope, b"content-encoding")
         if any(value.strip().lower() not in (b"", b"identity") for value in encodings):
-            raise http_problem(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
-                "Compressed bodies are not accepted.",
-            )
+            raise _wrong_type("Compressed bodies are not accepted.")
         if scope["method"] in SAFE_METHODS:
             return
         types = header_values(scope, b"content-type")
-        is_json = len(types) == 1 and _is_json(types[0])
+        is_json = len(types) == 1 and bool(_JSON.match(types[0]))
         if not _is_from_page(scope):
             if not is_json and not is_below(scope["path"], self._typed_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
@@ -244,28 +238,16 @@ class BodyGuard(Guard):
         # Web pages can send any other type without a preflight (CORS-safelisted types).
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
         if (types and not is_json) or (has_body and not types):
-            raise http_problem(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
-                "The body must be JSON, with the header `Content-Type: application/json`.",
-            )
+            raise _wrong_type("The body must be JSON, with the header `Content-Type: application/json`.")
 
 
 class _LimitedBody:
     """An ASGI receive that raises HttpError if the body is too long or slow, or not complete when a drain begins."""
 
-    def __init__(
-        self,
-        receive: Receive,
-        max_bytes: int,
-        timeout_s: float,
-        lifecycle: Lifecycle,
-        held: HeldBody | None,
-    ) -> None:
+    def __init__(self, receive: Receive, max_bytes: int, lifecycle: Lifecycle, held: HeldBody | None) -> None:
         """held: None for a body that is not kept in memory."""
         self._receive = receive
         self._max_bytes = max_bytes
-        self._timeout_s = timeout_s
         self._lifecycle = lifecycle
         self._held = held
         self._began_in_drain = lifecycle.draining
@@ -278,13 +260,11 @@ class _LimitedBody:
             return await self._receive()
         self._check()
         if self._until is None:
-            self._until = asyncio.get_running_loop().time() + self._timeout_s
+            self._until = asyncio.get_running_loop().time() + BODY_TIMEOUT_S
         try:
             async with asyncio.timeout_at(self._until) as timeout:
-                with (
-                    self._lifecycle.body(timeout),
-                    self._held.waiting(timeout) if self._held else nullcontext(),
-                ):
+                waiting = self._held.waiting(timeout) if self._held else nullcontext()
+                with self._lifecycle.body(timeout), waiting:
                     message = await self._receive()
         except TimeoutError:
             self._check()
@@ -330,17 +310,17 @@ def too_large(max_bytes: int) -> HttpError:
     )
 
 
+def _wrong_type(message: str) -> HttpError:
+    return http_problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+
+
 def _is_from_page(scope: Scope) -> bool:
     """Browsers send one of these with every request of a page that has a body."""
     return bool(header_values(scope, b"origin") or header_values(scope, b"sec-fetch-site"))
 
 
-def _is_json(value: bytes) -> bool:
-    """`application/json` or `application/…+json`, with any parameters."""
-    media_type = value.split(b";", 1)[0].strip().lower()
-    return media_type == b"application/json" or (
-        media_type.startswith(b"application/") and media_type.endswith(b"+json")
-    )
+_JSON: Final = re.compile(rb"\s*application/(?:json|[^;]*\+json)\s*(?:;|\Z)", re.I)
+"""`application/json` or `application/…+json`, with any parameters."""
 
 
 def _is_form(value: bytes) -> bool:

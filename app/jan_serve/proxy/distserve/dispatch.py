@@ -55,14 +55,14 @@ class DistServe:
         _check_choices(call)
         decode_call = msgspec.structs.replace(call, role=Role.DECODE)
         decode = self.fleet.choose(call.model, call.keys, now=self.clock(), role=Role.DECODE)
+        relay = None
         if self.settings.dummy_prefill:
             dummy = Prefilled(decode, 0, 0, [])
             body = _with(call, {"migration_request": self._migration(dummy, is_dummy=True)})
             relay = await self.forwarder.answer_of(msgspec.structs.replace(decode_call, body=body))
-            await self.forwarder.deliver(relay, decode_call, scope, send)
-            return
-        if self._is_short(decode_call, decode):
+        elif self._is_short(decode_call, decode):
             relay = await self.forwarder.answer_of(decode_call, preferred=decode)
+        if relay is not None:
             await self.forwarder.deliver(relay, decode_call, scope, send)
             return
         prefilled = await self._prefill(call, decode)
@@ -86,9 +86,10 @@ class DistServe:
     async def _prefill(self, call: Call, decode: Node) -> Prefilled:
         """Raises HttpError, JanServeError; then no node keeps a state."""
         limits = {"max_tokens": 1, "stream": False, "with_cache": True, "preserve_cache": True}
-        fields: dict[str, Any] = limits | ({"max_completion_tokens": 1} if _has_limit(call) else {})
         facts = call.facts
         assert facts is not None
+        has_limit = facts.body.get("max_completion_tokens") is not None
+        fields: dict[str, Any] = limits | ({"max_completion_tokens": 1} if has_limit else {})
         body = _with(call, fields, without=("stream_options",))
         wanted = msgspec.structs.replace(
             call, role=Role.PREFILL, body=body, facts=msgspec.structs.replace(facts, stream=False)
@@ -133,9 +134,8 @@ class DistServe:
         while part := await relay.exchange.connection.read(self.settings.read_timeout_s):
             content += part
             if len(content) > MAX_PREFILL_BYTES:
-                raise NodeFailure(
-                    Failure.PROTOCOL, f"answers a prefill with more than {MAX_PREFILL_BYTES} bytes"
-                )
+                reason = f"answers a prefill with more than {MAX_PREFILL_BYTES} bytes"
+                raise NodeFailure(Failure.PROTOCOL, reason)
         status, node = relay.exchange.head.status, relay.assignment.node
         if status != HTTPStatus.OK:
             raise _refused(status, bytes(content), node)
@@ -178,13 +178,9 @@ class DistServe:
         problem: HttpError | None = None
         for _ in range(MAX_REACHED):
             try:
+                now, role = self.clock(), Role.DECODE
                 node = self.fleet.choose(
-                    call.model,
-                    call.keys,
-                    now=self.clock(),
-                    role=Role.DECODE,
-                    tried=failed,
-                    preferred=preferred,
+                    call.model, call.keys, now=now, role=role, tried=failed, preferred=preferred
                 )
             except JanServeError:
                 if problem is None:
@@ -217,10 +213,6 @@ def _check_choices(call: Call) -> None:
         raise http_problem(
             HTTPStatus.BAD_REQUEST, "invalid_request", "n: with DistServe there is one choice only"
         )
-
-
-def _has_limit(call: Call) -> bool:
-    return call.facts is not None and call.facts.body.get("max_completion_tokens") is not None
 
 
 def _with(call: Call, fields: dict[str, Any], without: tuple[str, ...] = ()) -> bytes:

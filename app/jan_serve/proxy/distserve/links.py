@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -12,7 +13,6 @@ import msgspec
 
 from jan_serve.fleet.node import CacheEpoch, Node, NodeState, Role
 from jan_serve.http.errors import http_problem
-from jan_serve.proxy.probes import key_headers
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import NodeClient
@@ -41,9 +41,8 @@ class Pair(msgspec.Struct, frozen=True):
 class PairLinks:
     """Event loop only. protocol: LMDeploy's number of the migration protocol."""
 
-    def __init__(self, client: NodeClient, key: str | None, protocol: int) -> None:
+    def __init__(self, client: NodeClient, protocol: int) -> None:
         self._client = client
-        self._key = key
         self._protocol = protocol
         self._linked: set[Pair] = set()
         self._linking: dict[Pair, asyncio.Future[None]] = {}
@@ -70,13 +69,8 @@ class PairLinks:
     async def connect_all(self, nodes: Iterable[Node]) -> None:
         """Link every healthy prefill node with every healthy decode node. Raises HttpError that names failed pairs."""
         healthy = [node for node in nodes if node.state is NodeState.HEALTHY]
-        pairs = [
-            (prefill, decode)
-            for prefill in healthy
-            if prefill.role is Role.PREFILL
-            for decode in healthy
-            if decode.role is Role.DECODE
-        ]
+        sides = ([node for node in healthy if node.role is role] for role in (Role.PREFILL, Role.DECODE))
+        pairs = list(itertools.product(*sides))
         results = await asyncio.gather(*(self.connect(*pair) for pair in pairs), return_exceptions=True)
         failed: list[str] = []
         for (prefill, decode), result in zip(pairs, results, strict=True):
@@ -92,20 +86,15 @@ class PairLinks:
         """Undo the links of a node that leaves, as far as the nodes answer."""
         gone = [pair for pair in self._linked if node in (pair.prefill.node, pair.decode.node)]
         self._linked.difference_update(gone)
+        ends = [(pair.prefill.node, pair.decode.node) for pair in gone]
         calls = [
             self._try_post(
                 side, "/distserve/p2p_drop_connect", {"engine_id": side.url, "remote_engine_id": other.url}
             )
-            for pair in gone
-            for side, other in (
-                (pair.prefill.node, pair.decode.node),
-                (pair.decode.node, pair.prefill.node),
-            )
+            for side, other in (*ends, *(pair[::-1] for pair in ends))
             if side.state is not NodeState.LOST
         ]
         await asyncio.gather(*calls)
-
-    # States that prefill nodes keep
 
     def keep(self, prefill: Node, session: int) -> None:
         """A prefill node keeps the state of a session until it is fetched."""
@@ -136,13 +125,9 @@ class PairLinks:
         ]
         return sum(await asyncio.gather(*(self.free(prefill, session) for prefill, session in lost)))
 
-    # The protocol
-
     def _finished(self, pair: Pair, done: asyncio.Future[None]) -> None:
         del self._linking[pair]
-        if done.cancelled():
-            return
-        if done.exception() is None and not pair.is_over:
+        if not done.cancelled() and done.exception() is None and not pair.is_over:
             self._linked = {each for each in self._linked if not each.is_over} | {pair}
 
     async def _connect(self, pair: Pair) -> None:
@@ -189,7 +174,7 @@ class PairLinks:
 
     async def _layout(self, node: Node) -> dict[str, Any]:
         status, content = await self._client.fetch_json(
-            known_url(node.url), "GET", "/distserve/engine_info", key_headers(self._key), limit_s=LINK_S
+            known_url(node.url), "GET", "/distserve/engine_info", limit_s=LINK_S
         )
         try:
             layout = msgspec.json.decode(content) if isinstance(content, str) else content
@@ -204,7 +189,7 @@ class PairLinks:
     async def _post(self, node: Node, path: str, body: object) -> dict[str, Any]:
         """Raises NodeFailure, also for an answer with a status that is not success."""
         status, content = await self._client.fetch_json(
-            known_url(node.url), "POST", path, key_headers(self._key), body, limit_s=_CALL_S
+            known_url(node.url), "POST", path, body, limit_s=_CALL_S
         )
         fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
         if status != HTTPStatus.OK or fields.get("status") != _SUCCESS:
@@ -215,8 +200,6 @@ class PairLinks:
 
     async def _try_post(self, node: Node, path: str, body: object) -> None:
         try:
-            await self._client.fetch_json(
-                known_url(node.url), "POST", path, key_headers(self._key), body, limit_s=_CALL_S
-            )
+            await self._client.fetch_json(known_url(node.url), "POST", path, body, limit_s=_CALL_S)
         except NodeFailure as failure:
             logger.warning("node %s %s: %s was not done", node.name, failure.message, path)

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -42,17 +42,19 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class NodeClient:
-    """Event loop only. tls: for https nodes; the system's certificates if None."""
+    """Event loop only. key: of the nodes. tls: for https nodes; the system's certificates if None."""
 
     def __init__(
         self,
         networks: NodeNetworks,
         *,
+        key: str | None = None,
         connect_s: float = CONNECT_S,
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._networks = networks
+        self._key_headers = [] if key is None else [(b"authorization", b"Bearer " + key.encode())]
         self._connect_s = connect_s
         self._tls = tls
         self._clock = clock
@@ -137,16 +139,15 @@ class NodeClient:
         url: NodeUrl,
         method: str,
         path: str,
-        headers: Headers = (),
         body: object = None,
         *,
         limit_s: float,
         max_bytes: int = MAX_REPLY_BYTES,
     ) -> tuple[int, Any]:
-        """Status and JSON content; None for content that is not JSON. Raises NodeFailure."""
-        sent = b"" if body is None else msgspec.json.encode(body)
-        if sent:
-            headers = [*headers, (b"content-type", b"application/json")]
+        """Ask with the key. Status and JSON content; None for content that is not JSON. Raises NodeFailure."""
+        sent, headers = b"", self._key_headers
+        if body is not None:
+            sent, headers = msgspec.json.encode(body), [*headers, (b"content-type", b"application/json")]
         head, content = await self.fetch(
             url, method, path, headers, sent, limit_s=limit_s, max_bytes=max_bytes
         )
@@ -173,8 +174,7 @@ class NodeClient:
             raise
 
     def _take(self, origin: tuple[str, str, int]) -> NodeConnection | None:
-        idle = self._idle.get(origin)
-        while idle:
+        while idle := self._idle.get(origin):
             connection = idle.pop()
             self._timers.pop(connection).cancel()
             connection.on_idle_lost = None
@@ -195,7 +195,7 @@ class NodeClient:
     async def _connect(self, url: NodeUrl) -> NodeConnection:
         loop = asyncio.get_running_loop()
         tls = (self._tls or _system_tls()) if url.scheme == "https" else None
-        failure: NodeFailure | None = None
+        reason = "has no address"
         try:
             async with asyncio.timeout(self._connect_s):
                 for address in await self._addresses(url):
@@ -209,18 +209,14 @@ class NodeClient:
                         )
                         return connection
                     except ssl.SSLCertVerificationError as error:
-                        failure = NodeFailure(Failure.CONNECT, f"has no valid TLS ({error.verify_message})")
+                        reason = f"has no valid TLS ({error.verify_message})"
                     except ssl.SSLError as error:
-                        failure = NodeFailure(Failure.CONNECT, f"has no valid TLS ({error.reason or error})")
+                        reason = f"has no valid TLS ({error.reason or error})"
                     except OSError as error:
-                        failure = NodeFailure(
-                            Failure.CONNECT, f"cannot be reached ({os.strerror(error.errno or 0)})"
-                        )
+                        reason = f"cannot be reached ({os.strerror(error.errno or 0)})"
         except TimeoutError:
-            raise NodeFailure(
-                Failure.CONNECT, f"did not take a connection within {self._connect_s:g} s"
-            ) from None
-        raise failure or NodeFailure(Failure.CONNECT, "has no address")
+            reason = f"did not take a connection within {self._connect_s:g} s"
+        raise NodeFailure(Failure.CONNECT, reason)
 
     async def _addresses(self, url: NodeUrl) -> list[str]:
         """Resolved for every connection, and checked every time: a name may lead elsewhere by now."""
@@ -244,14 +240,9 @@ class NodeClient:
         return allowed
 
 
-_tls: ssl.SSLContext | None = None
-
-
+@cache
 def _system_tls() -> ssl.SSLContext:
-    global _tls
-    if _tls is None:  # reads the certificates of the system: tens of milliseconds
-        _tls = ssl.create_default_context()
-    return _tls
+    return ssl.create_default_context()  # reads the certificates of the system: tens of milliseconds
 
 
 def _request(url: NodeUrl, method: str, path: str, headers: Headers, body: bytes) -> bytes:

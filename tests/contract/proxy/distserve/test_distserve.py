@@ -50,7 +50,7 @@ class Pair:
     def __init__(self, fakes: tuple[FakeNode, ...], client: NodeClient, protocol: int = TCP) -> None:
         self.fakes = prefill, decode = fakes
         self.prefill, self.decode = node_of(prefill, Role.PREFILL), node_of(decode, Role.DECODE)
-        self.links = PairLinks(client, "key", protocol)
+        self.links = PairLinks(client, protocol)
 
     def paths(self) -> list[tuple[str, str]]:
         return [(fake.name, call.path) for fake in self.fakes for call in fake.calls]
@@ -62,7 +62,7 @@ class Pair:
 
 @pytest.fixture
 async def client() -> AsyncGenerator[NodeClient]:
-    made = NodeClient(NodeNetworks())
+    made = NodeClient(NodeNetworks(), key="key")
     yield made
     made.close()
 
@@ -209,7 +209,7 @@ async def test_every_healthy_pair_is_linked_and_the_failed_ones_are_named(client
                 strict=True,
             )
         )
-        links = PairLinks(client, None, TCP)
+        links = PairLinks(client, TCP)
         with pytest.raises(HttpError) as raised:
             await links.connect_all([prefill, decode, bad, asleep, hybrid])
         message = raised.value.problem.message
