@@ -1,7 +1,4 @@
-"""The `tgi_*` series of Text Generation Inference:
-
-they count the requests to its routes, and, as `tgi_batch_*`, the steps and accepted drafts of the engines.
-"""
+"""TGI's series: `tgi_*` of the requests to its routes, `tgi_batch_*` of the steps and drafts of the engines."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
+from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.core.models import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
@@ -26,22 +23,14 @@ if TYPE_CHECKING:
 
 _QUANTILES: Final = ("0", "0.5", "0.9", "0.95", "0.99", "0.999", "1")
 _BOUNDS: Final = (*(repr(bound) for bound in STEP_SECONDS), "+Inf")
-_STEP_DURATIONS: Final[tuple[tuple[str, str, Callable[[StepTimes], PartTimes]], ...]] = (
-    ("tgi_batch_inference_duration", "Seconds of a step.", lambda steps: steps.whole),
-    ("tgi_batch_forward_duration", "Seconds of the model in a step.", lambda steps: steps.forward),
-    (
-        "tgi_batch_decode_duration",
-        "Seconds of sampling and of texts in a step.",
-        lambda steps: steps.sampling,
-    ),
-    ("tgi_batch_filter_duration", "Seconds of letting go of sequences that end.", lambda steps: steps.leave),
-    (
-        "tgi_batch_concat_duration",
-        "Seconds of taking sequences in beside running ones.",
-        lambda steps: steps.join,
-    ),
+_STEP_DURATIONS: Final = (
+    ("inference", "whole", "Seconds of a step."),
+    ("forward", "forward", "Seconds of the model in a step."),
+    ("decode", "sampling", "Seconds of sampling and of texts in a step."),
+    ("filter", "leave", "Seconds of letting go of sequences that end."),
+    ("concat", "join", "Seconds of taking sequences in beside running ones."),
 )
-Kinds = Sequence[tuple[str, Sequence[StepTimes]]]
+"""Name, part of StepTimes, help."""
 
 
 class CounterType(str):
@@ -66,43 +55,34 @@ def counter(name: str, text: str, values: Iterable[tuple[dict[str, str], float]]
 
 def batch_series(engines: Sequence[EngineStats]) -> Iterable[Metric]:
     """Only series that have a value."""
-    kinds = (
-        ("decode", [engine.decode_steps for engine in engines]),
-        ("prefill", [engine.prefill_steps for engine in engines]),
-    )
-    succeeded = {method: sum(_count(each.whole) for each in steps) for method, steps in kinds}
-    failed = {method: sum(each.failed for each in steps) for method, steps in kinds}
-    tried = {method: succeeded[method] + failed[method] for method, _ in kinds}
+    kinds = {
+        "decode": [engine.decode_steps for engine in engines],
+        "prefill": [engine.prefill_steps for engine in engines],
+    }
+    succeeded = {method: sum(sum(each.whole.counts) for each in steps) for method, steps in kinds.items()}
+    failed = {method: sum(each.failed for each in steps) for method, steps in kinds.items()}
+    tried = {method: succeeded[method] + failed[method] for method in kinds}
     for name, text, counts in (
-        ("tgi_batch_inference_count", "Steps.", tried),
-        ("tgi_batch_inference_success", "Steps that succeeded.", succeeded),
-        ("tgi_batch_inference_failure", "Steps that failed.", failed),
+        ("count", "Steps.", tried),
+        ("success", "Steps that succeeded.", succeeded),
+        ("failure", "Steps that failed.", failed),
     ):
         values = [({"method": method}, float(count)) for method, count in counts.items() if count]
         if values:
-            yield counter(name, text, values)
-    joins = sum(_count(each.join) for _, steps in kinds for each in steps)
-    if joins:
+            yield counter(f"tgi_batch_inference_{name}", text, values)
+    if joins := sum(sum(each.join.counts) for steps in kinds.values() for each in steps):
         text = "Times that sequences were taken in beside running ones."
         yield counter("tgi_batch_concat", text, [({"reason": "chunking"}, float(joins))])
-    yield from _durations(kinds)
-
-
-def _durations(kinds: Kinds) -> Iterable[Metric]:
-    for name, text, part in _STEP_DURATIONS:
-        family = HistogramMetricFamily(name, text, labels=("method",))
-        for method, steps in kinds:
-            parts = [part(each) for each in steps if part(each).counts]
+    for name, part, text in _STEP_DURATIONS:
+        family = HistogramMetricFamily(f"tgi_batch_{name}_duration", text, labels=("method",))
+        for method, steps in kinds.items():
+            parts: list[PartTimes] = [found for each in steps if (found := getattr(each, part)).counts]
             if parts:
                 counts = (sum(column) for column in zip(*(each.counts for each in parts), strict=True))
                 buckets = list(zip(_BOUNDS, map(float, itertools.accumulate(counts)), strict=True))
                 family.add_metric((method,), buckets, sum(each.seconds for each in parts))
         if family.samples:
             yield family
-
-
-def _count(part: PartTimes) -> int:
-    return sum(part.counts)
 
 
 def skipped_tokens(engines: Sequence[EngineStats]) -> Metric:
@@ -157,9 +137,13 @@ class TgiMetrics:
 
     def sized(self, *, max_input: int, max_total: int) -> None:
         """The limits of lengths. Those of the first model that is served set the buckets."""
-        self._lengths("tgi_request_input_length", "Tokens of the prompt.", max_input)
-        self._lengths("tgi_request_max_new_tokens", "Tokens that were asked for.", max_total)
-        self._lengths("tgi_request_generated_tokens", "Tokens that were generated.", max_total)
+        for name, text, longest in (
+            ("tgi_request_input_length", "Tokens of the prompt.", max_input),
+            ("tgi_request_max_new_tokens", "Tokens that were asked for.", max_total),
+            ("tgi_request_generated_tokens", "Tokens that were generated.", max_total),
+        ):
+            steps = range(1, _LENGTH_BUCKETS + 1)
+            self._histogram(name, text, tuple(longest * step / _LENGTH_BUCKETS for step in steps))
 
     def watch(self, jobs: Sequence[Job], timings: Sequence[Timings]) -> Watch:
         """Observe the events of these jobs. timings: of each job, read when all have ended."""
@@ -168,21 +152,15 @@ class TgiMetrics:
         histogram.observe(sum(job.request.n for job in jobs))
         for job in jobs:
             self.observe("tgi_request_input_length", job.n_input)
-            self.observe("tgi_request_max_new_tokens", job.max_new_tokens)
+            self.observe("tgi_request_max_new_tokens", job.ending.max_new_tokens)
             self.observe("tgi_request_validation_duration", job.validated - job.started)
         return Watch(self, jobs, timings)
 
     def observe(self, name: str, value: float) -> None:
         """Add a value to one of the histograms without labels."""
-        histogram = self._histograms.get(name)
-        if histogram is None:
-            histogram = self._histogram(name, _DURATIONS[name], STEP_SECONDS)
-        histogram.observe(value)
-
-    def _lengths(self, name: str, text: str, max_length: int) -> None:
-        self._histogram(
-            name, text, tuple(max_length * (step + 1) / _LENGTH_BUCKETS for step in range(_LENGTH_BUCKETS))
-        )
+        if name not in self._histograms:
+            self._histogram(name, _DURATIONS[name], STEP_SECONDS)
+        self._histograms[name].observe(value)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         if name not in self._histograms:
@@ -211,16 +189,17 @@ class Watch:
             case Completed():
                 self._over = True
                 for prompt, (job, timings) in enumerate(zip(self._jobs, self._timings, strict=True)):
-                    inference_s = timings.prefill_s + timings.decode_s
-                    generated = _tokens(self._best[prompt]) if prompt in self._best else 0
+                    inference_s, best = timings.prefill_s + timings.decode_s, self._best.get(prompt)
+                    generated = 0 if best is None else best.completion_tokens + (best.end_token is not None)
                     metrics.count("tgi_request_success")
-                    metrics.observe("tgi_request_generated_tokens", generated)
-                    metrics.observe("tgi_request_duration", time.perf_counter() - job.started)
-                    metrics.observe("tgi_request_queue_duration", timings.queue_s)
-                    metrics.observe("tgi_request_inference_duration", inference_s)
-                    metrics.observe(
-                        "tgi_request_mean_time_per_token_duration", inference_s / max(1, generated)
-                    )
+                    for name, value in (
+                        ("generated_tokens", generated),
+                        ("duration", time.perf_counter() - job.started),
+                        ("queue_duration", timings.queue_s),
+                        ("inference_duration", inference_s),
+                        ("mean_time_per_token_duration", inference_s / max(1, generated)),
+                    ):
+                        metrics.observe(f"tgi_request_{name}", value)
             case _:
                 pass
 
@@ -234,22 +213,16 @@ class Watch:
             self._metrics.count("tgi_request_failure", "err", "dropped")
 
 
-def _tokens(finished: Finished) -> int:
-    return finished.completion_tokens + (finished.end_token is not None)
+_REASONS: Final = (
+    (Overloaded, "overloaded"),
+    (TemplateError, "template"),
+    (InvalidRequest, "validation"),
+    (EngineFailure, "generation"),
+)
 
 
 def _reason(error: JanServeError) -> str:
-    match error:
-        case Overloaded():
-            return "overloaded"
-        case TemplateError():
-            return "template"
-        case InvalidRequest():
-            return "validation"
-        case EngineFailure():
-            return "generation"
-        case _:
-            return "incomplete"
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "incomplete")
 
 
 class _Series(StateCollector):
@@ -263,29 +236,22 @@ class _Series(StateCollector):
 
     def collect(self) -> Iterable[Metric]:
         for name, text in _COUNTERS.items():
-            found = {key: count for key, count in self._counts.items() if key[0] == name}
-            if found:
-                values = [
-                    ({label: value} if label else {}, float(count))
-                    for (_, label, value), count in sorted(found.items())
-                ]
+            values = [
+                ({label: value} if label else {}, float(count))
+                for (of, label, value), count in sorted(self._counts.items())
+                if of == name
+            ]
+            if values:
                 yield counter(name, text, values)
         engines = [model.stats for model in self._snapshot().models]
         if self._counts:
-            yield from self._gauges(engines)
+            used = sum(each.cells_used for each in engines if each.running)
+            for name, text, value in (
+                ("queue_size", "Sequences that wait.", sum(each.waiting for each in engines)),
+                ("batch_current_size", "Sequences that run.", sum(each.running for each in engines)),
+                ("batch_current_max_tokens", "KV cells of sequences that run.", used),
+                ("batch_max_total_tokens", "KV cells.", sum(each.cells_total for each in engines)),
+            ):
+                yield GaugeMetricFamily(f"tgi_{name}", text, float(value))
             yield skipped_tokens(engines)
         yield from batch_series(engines)
-
-    @staticmethod
-    def _gauges(stats: Sequence[EngineStats]) -> Iterable[Metric]:
-        for name, text, value in (
-            ("tgi_queue_size", "Sequences that wait.", sum(each.waiting for each in stats)),
-            ("tgi_batch_current_size", "Sequences that run.", sum(each.running for each in stats)),
-            (
-                "tgi_batch_current_max_tokens",
-                "KV cells of sequences that run.",
-                sum(each.cells_used for each in stats if each.running),
-            ),
-            ("tgi_batch_max_total_tokens", "KV cells.", sum(each.cells_total for each in stats)),
-        ):
-            yield GaugeMetricFamily(name, text, float(value))

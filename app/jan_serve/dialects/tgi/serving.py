@@ -71,10 +71,6 @@ class Job(msgspec.Struct, frozen=True):
     started: float
     validated: float
 
-    @property
-    def max_new_tokens(self) -> int:
-        return self.ending.max_new_tokens
-
 
 def answer_headers(
     jobs: Sequence[Job], timings: Sequence[Timings], generated: Sequence[int]
