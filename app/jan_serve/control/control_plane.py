@@ -19,7 +19,7 @@ from jan_serve.core.models import ModelSource
 from jan_serve.dialects.lmdeploy.options import LmdeployOptions
 from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.files import StorePaths
+from jan_serve.store.files import cache_dir
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.limits import WorkerLimits
@@ -119,7 +119,7 @@ class ServerControl:
 
     def __init__(self, settings: Settings, manager: ModelManager, sources: ModelSources) -> None:
         """sources: the manager's model sources."""
-        caches = StorePaths(settings.data_dir, settings.models_dir).cache_dir
+        caches = cache_dir(settings.data_dir)
         self.links = TcpPeerLinks(settings.host)
         self._sleeper = Sleeper(manager, lambda: delete_states(caches))
         self._weights = WeightUpdater(

@@ -11,7 +11,8 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -43,16 +44,9 @@ def in_unknown_home(path: Path) -> bool:
     return path.parts[:1] != () and path.parts[0].startswith("~")
 
 
-class StorePaths(msgspec.Struct, frozen=True):
-    """The folders of one installation. models_dir belongs to the user: jan-serve adds files but moves none."""
-
-    data_dir: Path
-    models_dir: Path
-
-    @property
-    def cache_dir(self) -> Path:
-        """Saved prompt states and tokens of vocabularies, which can be deleted at any time."""
-        return self.data_dir / "cache"
+def cache_dir(data_dir: Path) -> Path:
+    """The folder of saved prompt states and tokens of vocabularies, which can be deleted at any time."""
+    return data_dir / "cache"
 
 
 _MAX_RESERVE: Final = 256 << 20
@@ -112,9 +106,8 @@ def read_limited(path: Path, max_bytes: int) -> bytes:
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk.
 
-    mode: the file's permissions, set before it becomes visible; None is the default. On Windows the folder determines
-    them. Replaces a link, not its target. Raises OSError: `path` is then unchanged, or
-    has the new content if only the flush of the folder failed.
+    mode: the file's permissions, set before it becomes visible; on Windows the folder determines them. Replaces a link,
+    not its target. Raises OSError: `path` is then unchanged, or has the new content if only the last flush failed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
@@ -134,10 +127,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 
 
 def private_folder(path: Path) -> None:
-    """Create a folder, with those above it, that this user alone may enter. One that is there stays as it is.
-
-    Blocks. Raises OSError.
-    """
+    """Create a folder, with those above it, that this user alone may enter; one that is there stays. Raises OSError."""
     for folder in (*reversed(path.parents), path):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -195,19 +185,41 @@ T = TypeVar("T", bound=msgspec.Struct)
 _log: Final = logging.getLogger("jan_serve.store")
 
 
-class RecordFiles(Generic[T]):
-    """Reads and writes records of one type. Blocks briefly on the disk."""
+def record_file(name: str) -> str:
+    """The file name of a record: a digest, because names contain `/` and may be too long."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
-    def __init__(
-        self, record: type[T], what: str, *, max_bytes: int, key: str = "version", mode: int | None = None
-    ) -> None:
-        """what: for the log. key: the field of the format. mode: see `write_atomically`."""
-        self._record = record
-        self._decoder = msgspec.json.Decoder(record)
-        self._what = what
-        self._max_bytes = max_bytes
-        self._key = key
-        self._mode = mode
+
+@dataclass(frozen=True)
+class RecordFiles(Generic[T]):
+    """Records of one type in a folder, a file for each. Blocks briefly on the disk.
+
+    what: for the log. key: the field of the format. mode: see `write_atomically`. file_of: the file of a name.
+    """
+
+    record: type[T]
+    what: str
+    folder: Path
+    max_bytes: int = 1 << 16
+    key: str = "version"
+    mode: int | None = None
+    file_of: Callable[[str], str] = record_file
+
+    def path(self, name: str) -> Path:
+        return self.folder / self.file_of(name)
+
+    def get(self, name: str) -> T | None:
+        """As `read`."""
+        return self.read(self.path(name))
+
+    def put(self, name: str, record: T) -> None:
+        """Replace the file atomically. Raises OSError."""
+        content = msgspec.json.format(msgspec.json.encode(record), indent=1)
+        write_atomically(self.path(name), content, mode=self.mode)
+
+    def remove(self, name: str) -> None:
+        """Delete the record, if there is one. Raises OSError."""
+        self.path(name).unlink(missing_ok=True)
 
     def read(self, path: str | Path) -> T | None:
         """None if the file is missing, damaged (which is logged) or of a later version. Raises Unavailable."""
@@ -219,38 +231,29 @@ class RecordFiles(Generic[T]):
             if isinstance(error, OSError):
                 raise_if_exhausted(error)
             extra = {"file": os.path.basename(path), "reason": str(error)}
-            _log.warning("%s cannot be read", self._what, extra=extra)
+            _log.warning("%s cannot be read", self.what, extra=extra)
             return None
 
-    def is_later(self, path: Path) -> bool:
+    def is_later(self, name: str) -> bool:
         """Whether a later version wrote the file: it says more than this one can."""
         try:
-            self._checked(path)
+            self._checked(self.path(name))
         except LaterFormat:
             return True
         except (OSError, ValueError, RecursionError):
-            return False
+            pass
         return False
-
-    def write(self, path: Path, record: T) -> None:
-        """Replace the file atomically. Raises OSError."""
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=1), mode=self._mode)
 
     def _checked(self, path: str | Path) -> T:
         with open(path, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size > self._max_bytes:
+            if os.fstat(file.fileno()).st_size > self.max_bytes:
                 raise ValueError("it is too large")
             content = file.read()
         try:
-            record = self._decoder.decode(content)
+            record = msgspec.json.decode(content, type=self.record)
         except msgspec.ValidationError:
             # A later version may have other fields.
-            check_format(msgspec.json.decode(content, type=dict[str, Any]), self._key)
+            check_format(msgspec.json.decode(content, type=dict[str, Any]), self.key)
             raise
-        check_format({self._key: getattr(record, self._key)}, self._key)
+        check_format({self.key: getattr(record, self.key)}, self.key)
         return record
-
-
-def record_file(name: str) -> str:
-    """The file name of a record: a digest, because names contain `/` and may be too long."""
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"

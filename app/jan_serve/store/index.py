@@ -62,19 +62,23 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     facts: HeaderFacts | None = None
     version: int = 1
 
+    @property
+    def all_files(self) -> tuple[FileRecord, ...]:
+        """With the projector."""
+        return (*self.files, self.projector) if self.projector is not None else self.files
+
     def describes(self, size_bytes: int, modified_ns: int) -> bool:
         """Whether the model's first file is unchanged since the record was written."""
         return bool(self.files) and (self.files[0].size_bytes, self.modified_ns) == (size_bytes, modified_ns)
-
-
-RECORDS: Final = RecordFiles(ModelRecord, "a record of the model index", max_bytes=1 << 20)
 
 
 class ModelIndex:
     """The records of one models folder. Thread-safe; every method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
-        self._folder = models_dir / STATE_FOLDER / "index"
+        folder = models_dir / STATE_FOLDER / "index"
+        self._files = RecordFiles(ModelRecord, "a record of the model index", folder, 1 << 20)
+        self.remove = self._files.remove
         self._lock = threading.Lock()
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
 
@@ -84,7 +88,7 @@ class ModelIndex:
         A record is replaced, never changed in place: an unchanged folder has unchanged records.
         """
         try:
-            with os.scandir(self._folder) as folder:
+            with os.scandir(self._files.folder) as folder:
                 entries = [entry for entry in folder if entry.name.endswith(".json")]
         except OSError as error:
             raise_if_exhausted(error)
@@ -100,7 +104,7 @@ class ModelIndex:
                 stamp = (status.st_mtime_ns, status.st_size)
                 cached = known.get(entry.name)
                 if cached is None or cached[0] != stamp:
-                    record = RECORDS.read(entry.path)
+                    record = self._files.read(entry.path)
                     is_own = record is not None and record.files and record_file(record.name) == entry.name
                     cached = stamp, record if is_own else None
                 self._read[entry.name] = cached
@@ -110,16 +114,12 @@ class ModelIndex:
 
     def put(self, record: ModelRecord) -> None:
         """Write a record, replacing an older one of that name atomically. Raises OSError."""
-        RECORDS.write(self._folder / record_file(record.name), record)
+        self._files.put(record.name, record)
 
     def add(self, record: ModelRecord) -> None:
         """Write a record as `put` does, but one that a later version wrote stays: it says more. Raises OSError."""
-        if not RECORDS.is_later(self._folder / record_file(record.name)):
+        if not self._files.is_later(record.name):
             self.put(record)
-
-    def remove(self, name: str) -> None:
-        """Delete the record of a model, if there is one."""
-        (self._folder / record_file(name)).unlink(missing_ok=True)
 
 
 class ModelEntry(msgspec.Struct, frozen=True, cache_hash=True):
@@ -165,14 +165,14 @@ class DefaultModel(msgspec.Struct, frozen=True):
 
 
 _MAX_VARIANTS: Final = 1_000
-VARIANTS: Final = RecordFiles(Variant, "a variant of a model", max_bytes=4 << 20, mode=0o600)
 
 
 class VariantIndex:
-    """The variants of one models folder. Thread-safe; every method blocks briefly on the disk."""
+    """The named variants of one models folder. Thread-safe; every method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
-        self._folder = models_dir / STATE_FOLDER / "variants"
+        folder = models_dir / STATE_FOLDER / "variants"
+        self._files = RecordFiles(Variant, "a variant of a model", folder, 4 << 20, mode=0o600)
         self._lock = threading.Lock()
         self._stamp: int | None = None
         self._known: dict[str, Variant] = {}
@@ -184,42 +184,40 @@ class VariantIndex:
     def _by_key(self) -> Mapping[str, Variant]:
         """A mapping that is replaced, never changed."""
         try:
-            stamp = self._folder.stat().st_mtime_ns
+            stamp = self._files.folder.stat().st_mtime_ns
         except OSError:
             return {}
         with self._lock:
             if stamp != self._stamp:
-                read = (VARIANTS.read(path) for path in self._paths() if path.suffix == ".json")
+                try:
+                    paths = sorted(entry.path for entry in os.scandir(self._files.folder))[:_MAX_VARIANTS]
+                except OSError as error:
+                    raise_if_exhausted(error)
+                    raise
+                read = (self._files.read(path) for path in paths if path.endswith(".json"))
                 self._known = {_variant_key(variant.name): variant for variant in read if variant is not None}
                 self._stamp = stamp
             return self._known
-
-    def _paths(self) -> list[Path]:
-        try:
-            return sorted(Path(entry.path) for entry in os.scandir(self._folder))[:_MAX_VARIANTS]
-        except OSError as error:
-            raise_if_exhausted(error)
-            raise
-
-    def get(self, name: str) -> Variant | None:
-        """Ignores case, and the tag `latest`."""
-        return self.finder()(name)
 
     def finder(self) -> Callable[[str], Variant | None]:
         """A `get` for many names: the folder is looked at once."""
         known = self._by_key()
         return lambda name: known.get(_variant_key(name))
 
+    def get(self, name: str) -> Variant | None:
+        """Ignores case, and the tag `latest`."""
+        return self.finder()(name)
+
     def put(self, variant: Variant) -> None:
         """Write a variant, replacing an older one of that name atomically. Raises OSError."""
-        VARIANTS.write(self._path(variant.name), variant)
+        self._files.put(_variant_key(variant.name), variant)
         with self._lock:
             self._stamp = None
 
     def remove(self, name: str) -> None:
         """Delete a variant, if there is one of this name, and its adapter, if no other one has it. Raises OSError."""
         removed = self.get(name)
-        self._path(name).unlink(missing_ok=True)
+        self._files.remove(_variant_key(name))
         with self._lock:
             self._stamp = None
         if removed is not None and removed.adapter not in {None, *(each.adapter for each in self.all())}:
@@ -227,10 +225,7 @@ class VariantIndex:
 
     def adapter_path(self, sha256: str) -> Path:
         """Where the LoRA adapter with this digest is kept."""
-        return self._folder.parent / "adapters" / f"{sha256}.gguf"
-
-    def _path(self, name: str) -> Path:
-        return self._folder / record_file(_variant_key(name))
+        return self._files.folder.parent / "adapters" / f"{sha256}.gguf"
 
 
 def is_named(variant: str, name: str) -> bool:

@@ -20,7 +20,7 @@ from jan_serve.store.file_names import MAX_PARTS, PartName
 from jan_serve.store.files import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord, VariantIndex, is_named
+from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord, is_named
 from jan_serve.store.measurements import CalibrationIndex
 from jan_serve.store.model_folder import Removed, check_removable, remove_model
 from jan_serve.store.model_names import exact_matches
@@ -72,7 +72,8 @@ class ModelLibrary:
         self._resolver = resolver
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
-        self._variants = VariantIndex(models_dir)
+        self._variants = resolver.variants
+        self.variant = self._variants.get
         self._calibrations = CalibrationIndex(models_dir)
         self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
@@ -163,10 +164,6 @@ class ModelLibrary:
         facts = self._resolver.effective_facts(entry)
         listed = msgspec.structs.replace(self._listed(entry), facts=facts, problem=None)
         return listed, read_gguf_header(entry.path)
-
-    def variant(self, name: str) -> Variant | None:
-        """The variant of this name, if there is one."""
-        return self._variants.get(name)
 
     def check_variant_name(self, name: str, base: str | None = None) -> None:
         """Raises InvalidRequest if another model than `base` has this name already."""

@@ -4,69 +4,55 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from jan_serve.core.measurements import Calibration, Certificate, SelfCheck, Speed, verdicts
-from jan_serve.store.files import RecordFiles, private_folder, record_file
+from jan_serve.store.files import RecordFiles, T, private_folder
 from jan_serve.store.index import STATE_FOLDER, ModelEntry
 
-T = TypeVar("T", bound=msgspec.Struct)
 
+class Measurements(RecordFiles[T]):
+    """The last measurement of each model or version, which only this user may read."""
 
-class Measurements(Generic[T]):
-    """Every method blocks briefly on the disk."""
-
-    def __init__(self, kind: type[T], folder: Path) -> None:
-        self._files = RecordFiles(
-            kind, f"a {kind.__name__.lower()}", max_bytes=1 << 16, key="format", mode=0o600
-        )
-        self._folder = folder
-
-    def last(self, model: str) -> T | None:
-        """None if there is none, or its file is damaged (which is logged)."""
-        return self._files.read(self._path(model))
-
-    def put(self, model: str, found: T) -> None:
-        """Raises OSError."""
-        private_folder(self._folder)
-        self._files.write(self._path(model), found)
-
-    def _path(self, model: str) -> Path:
-        return self._folder / record_file(model)
+    def put(self, name: str, record: T) -> None:
+        private_folder(self.folder)
+        super().put(name, record)
 
 
 def speeds(data_dir: Path) -> Measurements[Speed]:
-    return Measurements(Speed, data_dir / "bench")
+    return Measurements(Speed, "a speed", data_dir / "bench", key="format", mode=0o600)
 
 
 def certificates(data_dir: Path) -> Measurements[Certificate]:
-    return Measurements(Certificate, data_dir / "certificates")
+    return Measurements(Certificate, "a certificate", data_dir / "certificates", key="format", mode=0o600)
 
 
 def certified(data_dir: Path, model: str) -> dict[str, str]:
     """The verdicts of the model's last certificate; empty if it has none."""
-    found = certificates(data_dir).last(model)
+    found = certificates(data_dir).get(model)
     return verdicts(found) if found is not None else {}
 
 
-SELF_CHECKS: Final = RecordFiles(SelfCheck, "a self-check", max_bytes=1 << 16, key="format", mode=0o600)
-
-
 class SelfChecks:
-    """The measurements in one data folder. Every method blocks briefly on the disk."""
+    """What `jan-serve selfcheck` measured. Every method blocks briefly on the disk.
+
+    A version writes its own file alone, so neither an upgrade nor a downgrade loses what another one recorded.
+    """
 
     def __init__(self, data_dir: Path) -> None:
-        self._folder = data_dir / "selfcheck"
+        folder = data_dir / "selfcheck"
+        self._files = Measurements(
+            SelfCheck, "a self-check", folder, key="format", mode=0o600, file_of=_file_of_version
+        )
 
     def all(self) -> tuple[SelfCheck, ...]:
         """The last one of each version, the newest last. Files that are damaged or of a later format are left out."""
         try:
-            paths = sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
+            paths = sorted(path for path in self._files.folder.iterdir() if path.suffix == ".json")
         except OSError:
             return ()
-        read = [check for path in paths if (check := SELF_CHECKS.read(path)) is not None]
+        read = [check for path in paths if (check := self._files.read(path)) is not None]
         return tuple(sorted(read, key=lambda check: check.at))
 
     def before(self, version: str) -> SelfCheck | None:
@@ -78,9 +64,11 @@ class SelfChecks:
 
     def put(self, check: SelfCheck) -> None:
         """Write it in place of its version's last one. Raises OSError."""
-        name = re.sub(r"[^0-9A-Za-z.+-]", "_", check.version)
-        private_folder(self._folder)
-        SELF_CHECKS.write(self._folder / f"{name}.json", check)
+        self._files.put(check.version, check)
+
+
+def _file_of_version(version: str) -> str:
+    return re.sub(r"[^0-9A-Za-z.+-]", "_", version) + ".json"
 
 
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,18 +81,18 @@ class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
 
 
-CALIBRATIONS: Final = RecordFiles(CalibrationRecord, "a calibration", max_bytes=1 << 16)
-
-
 class CalibrationIndex:
-    """The calibrations of one models folder. Every method blocks briefly on the disk."""
+    """The calibrations of one models folder, valid while a model's first file is unchanged. Blocks on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
-        self._folder = models_dir / STATE_FOLDER / "calibrations"
+        self._files = RecordFiles(
+            CalibrationRecord, "a calibration", models_dir / STATE_FOLDER / "calibrations"
+        )
+        self.remove = self._files.remove
 
     def get(self, entry: ModelEntry) -> Calibration | None:
         """None if there is none, for another file of that name, and for a damaged or later record."""
-        record = CALIBRATIONS.read(self._path(entry.name))
+        record = self._files.get(entry.name)
         stamp = (entry.name, entry.size_bytes, entry.modified_ns)
         if record is None or (record.name, record.size_bytes, record.modified_ns) != stamp:
             return None
@@ -118,11 +106,4 @@ class CalibrationIndex:
             modified_ns=entry.modified_ns,
             calibration=calibration,
         )
-        CALIBRATIONS.write(self._path(entry.name), record)
-
-    def remove(self, name: str) -> None:
-        """Delete a model's calibration, if there is one. Raises OSError."""
-        self._path(name).unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path:
-        return self._folder / record_file(name)
+        self._files.put(entry.name, record)

@@ -66,7 +66,9 @@ class ModelFolder:
     def _scan(self) -> Mapping[str, tuple[_FileKey, ModelEntry | None]]:
         records = self._index.records() if self._index is not None else {}
         known, found = self._scanned, dict[str, tuple[_FileKey, ModelEntry | None]]()
-        for path, name, projectors in itertools.islice(self._model_files(), _MAX_FILES):
+        listings, self._listings = self._listings, {}
+        files = self._below(str(self._models_dir), 0, listings)
+        for path, name, projectors in itertools.islice(files, _MAX_FILES):
             try:
                 status = os.stat(path)
             except OSError:
@@ -75,21 +77,16 @@ class ModelFolder:
             record = records.get(name)
             key = status.st_mode, status.st_size, status.st_mtime_ns, projectors, record
             if before is None or before[0] != key:
-                entry = _entry_of(name, Path(path), status, origin="models folder")
+                beside = tuple(Path(path).with_name(each) for each in projectors)
+                entry = entry_of_file(name, Path(path), origin="models folder", projectors=beside)
                 if entry is None:
                     continue
-                beside = tuple(Path(path).with_name(each) for each in projectors)
-                entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
                 entry = self._with_record(entry, record)
                 # A file with a record was read before.
                 before = key, None if entry.record is None and is_projector_file(entry.path) else entry
             found[path] = before
         self._scanned = found
         return found
-
-    def _model_files(self) -> Iterator[_ModelFile]:
-        known, self._listings = self._listings, {}
-        return self._below(str(self._models_dir), 0, known)
 
     def _below(self, folder: str, depth: int, known: Mapping[str, _Listing]) -> Iterator[_ModelFile]:
         """known: listings of the last scan. Names of files are looked at only in folders where they changed."""
@@ -131,19 +128,13 @@ class ModelFolder:
         try:
             name.encode("utf-8")
         except UnicodeEncodeError:
-            self._report(os.path.join(folder, name))
+            path = os.path.join(folder, name)
+            if path not in self._reported:
+                self._reported.add(path)
+                shown = os.path.relpath(path, self._models_dir).encode("utf-8", "backslashreplace").decode()
+                _log.warning("a file or folder is skipped: its name is not UTF-8", extra={"file": shown})
             return False
         return True
-
-    def _report(self, path: str) -> None:
-        if path in self._reported:
-            return
-        self._reported.add(path)
-        relative = os.path.relpath(path, self._models_dir)
-        _log.warning(
-            "a file or folder is skipped: its name is not UTF-8",
-            extra={"file": relative.encode("utf-8", "backslashreplace").decode("utf-8")},
-        )
 
     def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
         if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
@@ -163,19 +154,17 @@ def _is_model_name(file: str) -> bool:
     return part is None or part.number == 1
 
 
-def entry_of_file(name: str, path: Path, *, origin: str) -> ModelEntry | None:
+def entry_of_file(
+    name: str, path: Path, *, origin: str, projectors: tuple[Path, ...] = ()
+) -> ModelEntry | None:
     """None unless it is a regular file: a FIFO or a device would block its reader."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return _entry_of(name, path, status, origin=origin)
-
-
-def _entry_of(name: str, path: Path, status: os.stat_result, *, origin: str) -> ModelEntry | None:
     if not S_ISREG(status.st_mode):
         return None
-    return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
+    return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin, projectors=projectors)
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -194,11 +183,8 @@ def is_own_file(entry: ModelEntry) -> bool:
 def check_removable(entry: ModelEntry, models_dir: Path) -> None:
     """Raises InvalidRequest for a model outside the models folder: the built-in one, or --model."""
     if entry.origin != "models folder" or not entry.path.is_relative_to(models_dir):
-        where = (
-            "ships with jan-serve"
-            if entry.origin == "built in"
-            else f"is not in the models folder {models_dir}"
-        )
+        own = entry.origin == "built in"
+        where = "ships with jan-serve" if own else f"is not in the models folder {models_dir}"
         raise InvalidRequest(f"The model `{entry.name}` {where}; it is not removed.", param="model")
 
 
@@ -216,8 +202,8 @@ def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Remo
                 n_freed += status.st_size
         index.remove(entry.name)
         CalibrationIndex(models_dir).remove(entry.name)
-        for folder in {parent for path in paths for parent in path.parents}:
-            _remove_if_empty(folder, models_dir)
+        for path in paths:
+            _remove_empty(path.parent, models_dir)
     except OSError as error:
         raise storage_error(error, models_dir) from error
     return Removed(entry.name, tuple(paths), n_freed)
@@ -228,11 +214,9 @@ def _paths(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> list[Path]
     paths = [entry.path, *_later_parts(entry.path)]
     if entry.record is None:
         return paths
-    others = [record for name, record in index.records().items() if name != entry.name]
-    used = {file.path for other in others for file in other.files}
-    used |= {other.projector.path for other in others if other.projector}
-    recorded = [*entry.record.files, *((entry.record.projector,) if entry.record.projector else ())]
-    for file in recorded:
+    others = (record for name, record in index.records().items() if name != entry.name)
+    used = {file.path for other in others for file in other.all_files}
+    for file in entry.record.all_files:
         path = models_dir.joinpath(*PurePosixPath(file.path).parts)
         # Records are untrusted: their paths must be inside the folder, without links.
         if file.path not in used and path not in paths and _is_inside(path, models_dir):
@@ -259,7 +243,7 @@ def _is_inside(path: Path, models_dir: Path) -> bool:
     return path.parent.resolve() == models_dir.resolve() / path.parent.relative_to(models_dir)
 
 
-def _remove_if_empty(folder: Path, models_dir: Path) -> None:
+def _remove_empty(folder: Path, models_dir: Path) -> None:
     """Remove an empty folder and parents that become empty, except the models folder."""
     while folder != models_dir and folder.is_relative_to(models_dir):
         try:

@@ -69,22 +69,21 @@ class ModelResolver:
         default: str | None = None,
         builtin: tuple[str, Path] | None = None,
         index: ModelIndex | None = None,
-        variants: VariantIndex | None = None,
         names: Callable[[], Mapping[str, ConfiguredNames]] | None = None,
         thinks: Callable[[str], bool] | None = None,
         can_pull: Callable[[str], bool] | None = None,
     ) -> None:
         """default: --model, a path or a name. builtin: name and file of the shipped model. index: gives sources and
-        aliases; without it, models have only their names. variants: their names also mean their models. names: returns
-        the current configuration, by full model name; called for each list. thinks: whether a chat template writes
-        thoughts; without it, facts do not say so. can_pull: whether the catalogue has a name; asked for unknown ones.
+        aliases; without it, models have only their names. names: returns the current configuration, by full model name;
+        called for each list. thinks: whether a chat template writes thoughts; without it, facts do not say so.
+        can_pull: whether the catalogue has a name; asked for unknown ones.
 
         Raises ModelNotFound if `default` is unknown, SettingsError if it is a path without a GGUF file.
         """
         self._models_dir = models_dir
         self._builtin = builtin
         self._index = index
-        self._variants = variants
+        self.variants = VariantIndex(models_dir)
         self._thinks = thinks
         self._can_pull = can_pull
         self._configured = ConfiguredEntries(names) if names is not None else None
@@ -126,25 +125,26 @@ class ModelResolver:
             found.setdefault(entry.name, entry)
         if self._builtin is not None:
             name, path = self._builtin
-            built_in = entry_of_file(name, path, origin="built in")
+            built_in = entry_of_file(name, path, origin="built in", projectors=self._beside_builtin)
             if built_in is not None:
-                found.setdefault(name, msgspec.structs.replace(built_in, projectors=self._beside_builtin))
+                found.setdefault(name, built_in)
         entries = tuple(found.values())
         if self._configured is not None:
             entries = self._configured.apply(entries)
-        index = self._variants
-        variants = index.all() if index is not None else ()
-        if index is None or not variants:
-            return entries
         of_model: dict[str, list[Variant]] = {}
-        for variant in variants:
+        for variant in self.variants.all():
             of_model.setdefault(variant.base, []).append(variant)
         return tuple(
-            _with_variants(entry, of_model[entry.name], index.adapter_path)
-            if entry.name in of_model
-            else entry
+            self._with_variants(entry, of_model[entry.name]) if entry.name in of_model else entry
             for entry in entries
         )
+
+    def _with_variants(self, entry: ModelEntry, variants: Sequence[Variant]) -> ModelEntry:
+        adapters = [
+            (each.name, self.variants.adapter_path(each.adapter)) for each in variants if each.adapter
+        ]
+        names = tuple(each.name for each in variants)
+        return msgspec.structs.replace(entry, variants=names, variant_adapters=tuple(adapters))
 
     def resolve(self, name: str | None) -> ModelEntry:
         """The model of that name (None: the default one), by the rules of `model_names.best_matches`.
@@ -154,12 +154,7 @@ class ModelResolver:
         if name is None:
             return self._resolve_default()
         check_name(name)
-        entries = self.entries()
-        return self._only(name, best_matches(name, entries), entries)
-
-    def variant_finder(self) -> Callable[[str], Variant | None]:
-        """Finds the variant of a name, as they are now."""
-        return self._variants.finder() if self._variants is not None else lambda _: None
+        return self._best(name, self.entries())
 
     def resolve_exact(self, name: str) -> ModelEntry:
         """The model to delete, see `model_names.deletion_matches`. Raises as `resolve`.
@@ -187,13 +182,10 @@ class ModelResolver:
         if not exact_matches(name, entries):
             adapters = adapter_matches(name, entries)
             if len(adapters) > 1:
-                names = ", ".join(f"{entry.name}:{adapter}" for entry, adapter in adapters[:5])
-                raise InvalidRequest(
-                    f"The adapter `{name}` can be any of: {names}. Use one of these.", param="model"
-                )
+                raise _ambiguous(name, [f"{entry.name}:{adapter}" for entry, adapter in adapters], "adapter")
             if adapters:
                 return adapters[0]
-        entry = self._only(name, best_matches(name, entries), entries)
+        entry = self._best(name, entries)
         own = (each for each, _ in entry.variant_adapters if is_named(each, name))
         return entry, next(own, None)
 
@@ -209,18 +201,14 @@ class ModelResolver:
         own = [entry for entry in entries if entry.origin != "built in"]
         if len(own) == 1:
             return DefaultModel(own[0], "the only model in the models folder")
-        chosen = self._likeliest(own) if own else None
+        chosen = likeliest(own, self._last.name, self.effective_facts) if own else None
         if chosen is not None:
             return chosen
         built_in = next((entry for entry in entries if entry.origin == "built in"), None)
         if own:
-            return DefaultModel(
-                built_in, f"{len(own)} models are in the models folder and none can be served"
-            )
+            reason = f"{len(own)} models are in the models folder and none can be served"
+            return DefaultModel(built_in, reason)
         return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
-
-    def _likeliest(self, entries: Sequence[ModelEntry]) -> DefaultModel | None:
-        return likeliest(entries, self._last.name, self.effective_facts)
 
     def choose_default(self, name: str | None) -> None:
         """Make a model the default, here and in other processes of the folder; None: as if none had been chosen.
@@ -275,13 +263,22 @@ class ModelResolver:
 
     def keep_facts(self, entry: ModelEntry, facts: HeaderFacts) -> None:
         """Write facts from the model's header to the index, if that has it."""
-        record = entry.record
-        if self._index is not None and entry.origin == "models folder":
-            new = _folder_record(entry, facts, self._models_dir)
-            kept = msgspec.structs.replace(record, facts=facts) if record is not None else new
-            # Without a record, the header is read again next time.
-            with contextlib.suppress(OSError):
-                self._index.add(kept)
+        if self._index is None or entry.origin != "models folder":
+            return
+        record = entry.record or ModelRecord(
+            name=entry.name,
+            source=Source(kind="folder"),
+            files=(
+                FileRecord(
+                    path=entry.path.relative_to(self._models_dir).as_posix(), size_bytes=entry.size_bytes
+                ),
+            ),
+            modified_ns=entry.modified_ns,
+            added_at=time.time(),
+        )
+        # Without a record, the header is read again next time.
+        with contextlib.suppress(OSError):
+            self._index.add(msgspec.structs.replace(record, facts=facts))
 
     def has_all_facts(self, record: ModelRecord) -> bool:
         """Whether no header must be read. Those of a download, or of an earlier version, lack some."""
@@ -303,7 +300,7 @@ class ModelResolver:
     def fitting_projector(self, entry: ModelEntry, n_embd: int) -> ProjectorFile | None:
         """The projector for embeddings of this length; the model's header is not read. Raises as `projector`."""
         found = (self._projector_file(path) for path in entry.projectors)
-        fitting = next((each for each in found if each is not None and each.fits(n_embd)), None)
+        fitting = next((each for each in found if each and each.fits(n_embd)), None)
         if fitting is not None and _key(fitting.path) in self._faulty:
             return msgspec.structs.replace(fitting, senses=())
         return fitting
@@ -325,7 +322,7 @@ class ModelResolver:
         if key is None:
             return None
         if key not in self._projectors:
-            found: ProjectorFile | None = None
+            found = None
             try:
                 found = read_projector(path)
             except InvalidModel as error:
@@ -342,13 +339,14 @@ class ModelResolver:
             raise ModelNotFound("default", tuple(entry.name for entry in self.entries()[:3]))
         return chosen.entry
 
-    def _only(self, name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
+    def _best(self, name: str, entries: Sequence[ModelEntry]) -> ModelEntry:
         """The only match. Raises InvalidRequest for several, ModelNotFound with similar names for none."""
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
+        matches = best_matches(name, entries)
+        if len(matches) > 1:
             raise _ambiguous(name, [entry.name for entry in matches])
-        raise self.unknown(name, entries)
+        if not matches:
+            raise self.unknown(name, entries)
+        return matches[0]
 
     def unknown(
         self, name: str, entries: Sequence[ModelEntry] | None = None, *, can_pull: bool = True
@@ -365,10 +363,8 @@ class ModelResolver:
             return None
         inside = path.is_relative_to(self._models_dir)
         name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
-        entry = entry_of_file(name, path, origin="models folder" if inside else "--model")
-        return (
-            msgspec.structs.replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
-        )
+        origin = "models folder" if inside else "--model"
+        return entry_of_file(name, path, origin=origin, projectors=_projectors_beside(path))
 
 
 def _key(path: Path) -> tuple[str, int, int] | None:
@@ -387,11 +383,11 @@ def as_configured(facts: HeaderFacts, entry: ModelEntry) -> HeaderFacts:
     return msgspec.structs.replace(facts, has_chat_template=True)
 
 
-def _ambiguous(name: str, candidates: Sequence[str]) -> InvalidRequest:
+def _ambiguous(name: str, candidates: Sequence[str], what: str = "model") -> InvalidRequest:
     more = f" and {len(candidates) - 5} more" if len(candidates) > 5 else ""
+    known = ", ".join(candidates[:5])
     return InvalidRequest(
-        f"The model `{name}` can be any of: {', '.join(candidates[:5])}{more}. Use one of these.",
-        param="model",
+        f"The {what} `{name}` can be any of: {known}{more}. Use one of these.", param="model"
     )
 
 
@@ -403,30 +399,8 @@ def _projectors_beside(path: Path) -> tuple[Path, ...]:
     return tuple(path.with_name(file) for file in projectors_for(path.name, files))
 
 
-def _folder_record(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> ModelRecord:
-    path = entry.path.relative_to(models_dir).as_posix()
-    return ModelRecord(
-        name=entry.name,
-        source=Source(kind="folder"),
-        files=(FileRecord(path=path, size_bytes=entry.size_bytes),),
-        modified_ns=entry.modified_ns,
-        added_at=time.time(),
-        facts=facts,
-    )
-
-
-def _with_variants(
-    entry: ModelEntry, variants: Sequence[Variant], adapter_path: Callable[[str], Path]
-) -> ModelEntry:
-    adapters = tuple((each.name, adapter_path(each.adapter)) for each in variants if each.adapter is not None)
-    return msgspec.structs.replace(
-        entry, variants=tuple(each.name for each in variants), variant_adapters=adapters
-    )
-
-
 def check_name(name: str) -> None:
     """Raises InvalidRequest for an invalid name. Safety does not depend on this check: names never become paths."""
-    reason = None
     if not name:
         reason = "is empty"
     elif len(name) > MAX_NAME_LENGTH:
@@ -437,8 +411,9 @@ def check_name(name: str) -> None:
         reason = "is a path; models are named as in the models folder"
     elif any(part in ("", ".", "..") for part in name.split("/")):
         reason = "has an empty, `.` or `..` part"
-    if reason is not None:
-        raise InvalidRequest(f"The model name {name!a} {reason}.", param="model")
+    else:
+        return
+    raise InvalidRequest(f"The model name {name!a} {reason}.", param="model")
 
 
 def _check_is_no_path(text: str) -> None:
@@ -448,9 +423,8 @@ def _check_is_no_path(text: str) -> None:
     path = user_path(text)
     if os.path.isfile(path):
         raise SettingsError(f"model: {text} is no GGUF file: its name does not end in {_SUFFIX}")
-    raise SettingsError(
-        f"model: {text} is no file" if os.path.exists(path) else f"model: there is no file {text}"
-    )
+    wrong = f"{text} is no file" if os.path.exists(path) else f"there is no file {text}"
+    raise SettingsError(f"model: {wrong}")
 
 
 def _near(name: str, known: list[str]) -> list[str]:

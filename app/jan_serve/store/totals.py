@@ -52,26 +52,26 @@ class DayTotals(msgspec.Struct, kw_only=True):
         return self.rows[-1]
 
 
-_FILES: Final = RecordFiles(DayTotals, "the totals of a day", max_bytes=1 << 22, mode=0o600)
-
-
 class TotalFiles:
     """The totals in one data folder, which several servers may share. Every method blocks briefly on the disk."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir / "totals"
+        self._files = RecordFiles(
+            DayTotals, "the totals of a day", self._folder, 1 << 22, mode=0o600, file_of="{}.json".format
+        )
 
     def add(self, day: date, totals: DayTotals) -> None:
         """Add to what is there. Raises OSError; filelock.Timeout is one."""
         private_folder(self._folder)
-        path = self._path(day)
+        name = day.isoformat()
         with filelock.FileLock(self._folder / ".lock", timeout=_LOCK_S, mode=0o600):
-            if _FILES.is_later(path):
+            if self._files.is_later(name):
                 return
-            is_new, there = not path.exists(), _FILES.read(path) or DayTotals()
+            is_new, there = not self._files.path(name).exists(), self._files.get(name) or DayTotals()
             for row in totals.rows:
                 there.add(row)
-            _FILES.write(path, there)
+            self._files.put(name, there)
             if is_new:
                 for old in sorted(self._folder.glob("????-??-??.json"))[:-_KEPT_DAYS]:
                     old.unlink(missing_ok=True)
@@ -79,10 +79,7 @@ class TotalFiles:
     def read(self, owner: str, days: int) -> Iterable[tuple[str, TotalRow]]:
         """The rows of the last days that have any, the latest first, each with its day."""
         for path in sorted(self._folder.glob("????-??-??.json"), reverse=True)[:days]:
-            found = _FILES.read(path)
+            found = self._files.read(path)
             for row in found.rows if found is not None else ():
                 if row.owner == owner:
                     yield path.stem, row
-
-    def _path(self, day: date) -> Path:
-        return self._folder / f"{day.isoformat()}.json"

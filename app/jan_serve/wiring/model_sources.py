@@ -20,7 +20,7 @@ from jan_serve.core.models import ModelFacts, ModelSource, Variant
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
-from jan_serve.store.files import StorePaths, file_stamp, user_path
+from jan_serve.store.files import cache_dir, file_stamp, user_path
 from jan_serve.store.gguf.header_checks import check_adapter
 from jan_serve.store.gguf.model_file import read_projector
 from jan_serve.store.index import ModelEntry
@@ -43,7 +43,7 @@ class ModelSources:
         """
         self.updated = UpdatedWeights()
         self._resolver = resolver
-        self._cache_dir = StorePaths(settings.data_dir, settings.models_dir).cache_dir
+        self._cache_dir = cache_dir(settings.data_dir)
         self._rpc = settings.rpc
         self._book = book or ModelBook(settings)
         self._templates = TemplateFiles()
@@ -196,7 +196,7 @@ class ModelSources:
         """The defaults for requests, as configured now. Looks at each file once, for all models."""
         tables = self._book.tables()
         template_of = functools.cache(self._templates.get)
-        variant_of = self._resolver.variant_finder()
+        variant_of = self._resolver.variants.finder()
 
         def profile(model: str, requested: str | None) -> ModelProfile:
             table, settings = self._table_of(model, tables)

@@ -15,7 +15,7 @@ from jan_serve.helpers.kinds import HEADERS, Compiled, CompileRequest, DecodeMed
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
-from jan_serve.store.index import ModelIndex, VariantIndex
+from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.model_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
@@ -71,7 +71,6 @@ def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelRe
         default=settings.model,
         builtin=(BUILTIN_MODEL, builtin) if builtin is not None else None,
         index=ModelIndex(settings.models_dir),
-        variants=VariantIndex(settings.models_dir),
         names=lambda: configured_names(tables),
         thinks=_thinks,
         can_pull=_can_pull,

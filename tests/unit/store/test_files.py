@@ -171,7 +171,7 @@ def test_what_cannot_be_opened_now_is_not_called_missing_or_damaged(folder: Path
 def test_nothing_is_forgotten(folder: Path) -> None:
     """A record or variant that could not be read once is read again, though its file has not changed."""
     index, variants = ModelIndex(folder), VariantIndex(folder)
-    resolver = ModelResolver(folder, index=index, variants=variants)
+    resolver = ModelResolver(folder, index=index)
     index.put(msgspec.structs.replace(RECORD, name="other"))
     for _ in range(2):
         with no_descriptors(), pytest.raises(JanServeError):

@@ -96,12 +96,12 @@ def test_a_variant_means_its_model(tmp_path: Path) -> None:
     add_model(tmp_path, "org/chat")
     add_model(tmp_path, "other")
     variants = VariantIndex(tmp_path)
-    resolver = ModelResolver(tmp_path, variants=variants)
+    resolver = ModelResolver(tmp_path)
     variants.put(MARIO)
     for name in ("Mario:7b", "mario:7B"):
         assert resolver.resolve(name).name == "org/chat"
-        assert resolver.variant_finder()(name) == MARIO
-    assert resolver.variant_finder()("org/chat") is None
+        assert resolver.variants.get(name) == MARIO
+    assert resolver.variants.get("org/chat") is None
     with pytest.raises(ModelNotFound):
         resolver.resolve_exact("mario:7b")
     os.unlink(tmp_path / "org" / "chat.gguf")

@@ -64,7 +64,7 @@ def bench(
         here = _measured(client, name, n_ctx, clients, found)
     beside: list[tuple[str, Speed]] = []
     records = speeds(loaded.settings.data_dir)
-    last = records.last(name)
+    last = records.get(name)
     if last is not None:
         beside.append((time.strftime("%Y-%m-%d", time.localtime(last.at)), last))
     if against is not None:

@@ -87,8 +87,7 @@ async def newer_files(
 
 def _compared(record: ModelRecord, repository: Repository | None) -> NewerFiles | None:
     repo = record.source.name
-    own = [*record.files, *((record.projector,) if record.projector else ())]
-    paths = {_path_in(repo, file): file for file in own}
+    paths = {_path_in(repo, file): file for file in record.all_files}
     reference = f"{repo}/{_path_in(repo, record.files[0])}"
     models = () if repository is None else repository.models
     model = next((model for model in models if f"{repo}/{model.files[0].path}" == reference), None)
@@ -246,7 +245,7 @@ class Puller:
         target = self._target(plan, file)
         # Digests of imports are unverified.
         for record in (record for record in records.values() if record.source.kind == "hub"):
-            for known in (*record.files, *((record.projector,) if record.projector else ())):
+            for known in record.all_files:
                 if (known.sha256, known.size_bytes) != (file.sha256, file.size_bytes):
                     continue
                 path = self._models_dir / known.path
