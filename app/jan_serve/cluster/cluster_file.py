@@ -46,11 +46,9 @@ class Replicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """proxy_url: of a running `jan-serve proxy`, as all machines reach it.
-
-    host: this machine's address for the others. ray_address: of a Ray cluster that runs already; None starts one here,
-    on ray_port. serve: settings of `jan-serve serve`, by name.
-    """
+    """proxy_url: of a running `jan-serve proxy`, as all machines reach it. host: this machine's address for the
+    others. ray_address: of a Ray cluster that runs already; None starts one here, on ray_port. serve: settings of
+    `jan-serve serve`, by name."""
 
     proxy_url: str
     proxy_key: str | None = None

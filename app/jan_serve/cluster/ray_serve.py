@@ -82,10 +82,8 @@ def machines() -> list[ClusterMachine]:
 
 
 def deploy(file: ClusterFile) -> None:
-    """Run the replicas of the file; they replace those of an earlier one, one after another.
-
-    Blocks until all run, which may wait for machines. Raises ClusterFailed.
-    """
+    """Run the replicas of the file; they replace those of an earlier one, one after another. Blocks until all run,
+    which may wait for machines. Raises ClusterFailed."""
     serve = _serve()
     wanted = file.replicas
     options: dict[str, Any] = {

@@ -119,10 +119,8 @@ class NoWay(Exception):
 
 
 class Replica:
-    """Starts a server and waits until the proxy sends requests to it. Ray Serve calls the methods.
-
-    Only calls about the server's state go through Ray, no requests.
-    """
+    """Starts a server and waits until the proxy sends requests to it. Ray Serve calls the methods. Only calls about
+    the server's state go through Ray, no requests."""
 
     def __init__(
         self,

@@ -285,11 +285,9 @@ class Fleet:
         tried: Collection[Node] = (),
         preferred: Node | None = None,
     ) -> Node:
-        """The node for a request.
-
-        model: None for requests that name none: any node. tried: nodes where this request failed. preferred: taken if
-        it accepts requests. Raises ModelNotFound, and Unavailable with the reason if no node is left.
-        """
+        """The node for a request. model: None for requests that name none: any node. tried: nodes where this request
+        failed. preferred: taken if it accepts requests. Raises ModelNotFound, and Unavailable with the reason if no
+        node is left."""
         pool = self._pool(model, role)
         if not len(pool) and model is not None and not self.has_model(model):
             raise ModelNotFound(model, self._names())

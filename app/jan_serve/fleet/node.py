@@ -25,11 +25,9 @@ _MAX_SEEN: Final = 64
 
 
 class Breaker:
-    """Closed, open until a time, or half-open: then one request at a time is tried.
-
-    It opens after three failures in a row, or if at least half of ten or more requests of the last 30 s failed. Each
-    failed trial doubles the pause, up to a minute; the jitter keeps several proxies apart.
-    """
+    """Closed, open until a time, or half-open: then one request at a time is tried. It opens after three failures in
+    a row, or if at least half of ten or more requests of the last 30 s failed. Each failed trial doubles the pause,
+    up to a minute; the jitter keeps several proxies apart."""
 
     __slots__ = ("_in_a_row", "_open_until", "_openings", "_rng", "_seen", "_trial", "_trials")
 
@@ -135,11 +133,9 @@ _HOPE: Final = 1.5
 
 
 class WorkRate:
-    """Tokens over seconds, of the last requests.
-
-    The tokens of an observation are those to compute for it and for the ones that waited before it, so that load does
-    not look like a slow machine. Short prompts say little and weigh little: both sums decay, and long ones dominate.
-    """
+    """Tokens over seconds, of the last requests. The tokens of an observation are those to compute for it and for the
+    ones that waited before it, so that load does not look like a slow machine. Short prompts say little and weigh
+    little: both sums decay, and long ones dominate."""
 
     __slots__ = ("_average", "_is_measured", "_is_streamed", "_relative", "_seconds", "_tokens")
 

@@ -40,11 +40,9 @@ NO_KEYS: Final = PromptKeys((), (), 0)
 
 
 def prompt_keys(salt: bytes, scope: str, parts: Iterable[bytes]) -> PromptKeys:
-    """The keys of a prompt in parts: tools, then messages, or the text.
-
-    salt: secret of the process, up to 64 bytes: keys must not tell whether a known text was sent. scope: prompts share
-    nothing across scopes (models). A key for every 512 bytes up to 32 kB, then one for each further part.
-    """
+    """The keys of a prompt in parts: tools, then messages, or the text. salt: secret of the process, up to 64 bytes:
+    keys must not tell whether a known text was sent. scope: prompts share nothing across scopes (models). A key for
+    every 512 bytes up to 32 kB, then one for each further part."""
     state = blake2b(scope.encode("utf-8", "surrogatepass") + b"\0", digest_size=_DIGEST_BYTES, key=salt)
     keys: list[int] = []
     ends: list[int] = []

@@ -62,10 +62,8 @@ class Registration:
         return answer.problem
 
     async def _renew_at_lmdeploys(self, membership: Membership) -> str | None:
-        """Add this server if it is not listed: adding it again sets the counters of its running requests to 0.
-
-        It names its models, because that proxy has no key to ask for them.
-        """
+        """Add this server if it is not listed: adding it again sets the counters of its running requests to 0. It
+        names its models, because that proxy has no key to ask for them."""
         own = await _get(f"{membership.url}/v1/models", membership.own_key)
         models = _names(own.content)
         if not models:
@@ -149,9 +147,7 @@ FIRST_RETRY_S: Final = 1.0
 
 def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
     """This server's URL for a proxy. Blocks for a look-up of the proxy's name if the server listens on every address.
-
-    Prefill and decode nodes are called by LMDeploy's routes, which have the fields for moving states.
-    """
+    Prefill and decode nodes are called by LMDeploy's routes, which have the fields for moving states."""
     if is_everywhere(host):
         host = address_towards(proxy_url) or host
     elif host == "localhost":
@@ -161,10 +157,8 @@ def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
 
 
 def address_towards(url: str) -> str | None:
-    """The address of this machine from which it reaches the URL. None if there is no way.
-
-    Sends nothing, and blocks for a look-up of the name.
-    """
+    """The address of this machine from which it reaches the URL. None if there is no way. Sends nothing, and blocks
+    for a look-up of the name."""
     parts = urlsplit(url)
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
@@ -178,10 +172,8 @@ def address_towards(url: str) -> str | None:
 
 
 class ProxyMember(ServerObserver):
-    """Registers when the server listens, and tries until it is stopped; withdraws when the server drains.
-
-    inner: another observer, which gets the same calls.
-    """
+    """Registers when the server listens, and tries until it is stopped; withdraws when the server drains. inner:
+    another observer, which gets the same calls."""
 
     def __init__(
         self,

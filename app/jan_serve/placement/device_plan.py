@@ -37,10 +37,8 @@ _RECURRENT_SEQUENCES: Final = 12
 
 
 class DevicePlan(msgspec.Struct, frozen=True):
-    """n_ctx: None if main memory decides the length. local: the fastest device of this machine that is used.
-
-    warning: what the settings ask for and do not get, as a sentence; "" if there is nothing.
-    """
+    """n_ctx: None if main memory decides the length. local: the fastest device of this machine that is used. warning:
+    what the settings ask for and do not get, as a sentence; "" if there is nothing."""
 
     llama: LlamaPlacement
     n_ctx: int | None
@@ -294,10 +292,8 @@ def _context(settings: EngineSettings, length: int) -> ContextSizes:
 
 
 def _lengths(settings: EngineSettings, *, with_devices: bool) -> list[int]:
-    """Context lengths to plan for, longest first, each half of the previous one.
-
-    A shorter one, down to WANTED_N_CTX, is preferred to fewer layers on devices.
-    """
+    """Context lengths to plan for, longest first, each half of the previous one. A shorter one, down to WANTED_N_CTX,
+    is preferred to fewer layers on devices."""
     if settings.n_ctx is not None:
         return [settings.n_ctx]
     kv = kv_bytes_per_token(settings)

@@ -82,11 +82,9 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """runs: in llama.cpp's order of devices, without empty ones. cost_s: of a token, by the cost model.
-
-    main: bytes in main memory, with the parts on integrated devices. pipelined: there is room for the inputs of several
-    parts of a batch at once.
-    """
+    """runs: in llama.cpp's order of devices, without empty ones. cost_s: of a token, by the cost model. main: bytes
+    in main memory, with the parts on integrated devices. pipelined: there is room for the inputs of several parts of
+    a batch at once."""
 
     runs: tuple[Run, ...]
     cost_s: float
@@ -237,11 +235,9 @@ class LayerPlanner:
         return self._feasible[key]
 
     def _fastest(self, layers: int | None, *, whole: bool) -> Plan | None:
-        """The fastest plan, by dynamic programming over devices and boundaries between them.
-
-        The unconstrained best is the answer if it fits main memory; else all plans that none beats in both time and
-        main memory are followed.
-        """
+        """The fastest plan, by dynamic programming over devices and boundaries between them. The unconstrained best
+        is the answer if it fits main memory; else all plans that none beats in both time and main memory are
+        followed."""
         start = self._work.n_units - layers if layers is not None else (0 if whole else None)
         for single in (True, False):
             found = self._followed(start, whole=whole, single=single)

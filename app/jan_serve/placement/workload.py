@@ -93,10 +93,8 @@ class Workload:
         return self._read_experts[end] - self._read_experts[first]
 
     def compute(self, *, blocks: bool, output: bool, copies: bool = False) -> int:
-        """Bytes of the compute buffer of a device with blocks, or the output layer, or both.
-
-        copies: also of its inputs, so that several devices compute parts of a batch at the same time.
-        """
+        """Bytes of the compute buffer of a device with blocks, or the output layer, or both. copies: also of its
+        inputs, so that several devices compute parts of a batch at the same time."""
         most = max(self._in_blocks if blocks else 0, self._with_output if output else 0)
         more = _INPUT_COPIES * self._inputs if copies else 0
         return most + (self._attention if blocks else 0) + more
@@ -126,15 +124,7 @@ HEAD_DRAFT: Final = 4
 """Tokens that a head drafts at most."""
 
 _TRIED: Final = frozenset({"glm4moe", "qwen35"})
-_KNOWN: Final = _TRIED | {
-    "cohere2moe",
-    "deepseek2",
-    "deepseek32",
-    "glm-dsa",
-    "hy_v3",
-    "nemotron_h_moe",
-    "qwen35moe",
-}
+_KNOWN: Final = _TRIED | set("cohere2moe deepseek2 deepseek32 glm-dsa hy_v3 nemotron_h_moe qwen35moe".split())
 """Architectures whose head llama.cpp computes (graph_mtp)."""
 _ROLLED_BACK: Final = frozenset({"nemotron_h_moe", "qwen35", "qwen35moe"})
 """Those of them whose recurrent layers can drop a rejected draft (llm_arch_supports_rs_rollback)."""
@@ -175,8 +165,6 @@ def states_of_sequence(settings: EngineSettings) -> int:
 
 def bytes_beside(settings: EngineSettings, size_of: Callable[[str], int]) -> int:
     """Bytes of the projector, the draft model and the head's buffer. size_of: of a file; 0 if it cannot be read.
-
-    Buffers of files take a quarter more. The weights and cells of the head are among the model's parts.
-    """
+    Buffers of files take a quarter more. The weights and cells of the head are among the model's parts."""
     files = (settings.projector, settings.draft_path)
     return head_buffer(settings) + sum(size_of(file) * 5 // 4 for file in files if file is not None)

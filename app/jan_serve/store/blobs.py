@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 from jan_serve.errors import InsufficientStorage, InvalidRequest, Unavailable
-from jan_serve.store.files import TEMPORARY_SUFFIX, check_room, flush_folder, storage_error
+from jan_serve.store.files import TEMPORARY_SUFFIX, check_room, flush_folder, storage_error, writing_to
 from jan_serve.store.gguf.header_checks import check_adapter
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
@@ -113,11 +113,8 @@ class Blobs:
         return None
 
     async def receive(self, sha256: str, n_bytes: int, chunks: AsyncIterator[bytes]) -> None:
-        """Store an upload. n_bytes: its announced size, 0 if unknown.
-
-        Raises InvalidRequest for another digest; InsufficientStorage, StoreError; Unavailable while there are many
-        other uploads; and what `chunks` raises.
-        """
+        """Store an upload. n_bytes: its announced size, 0 if unknown. Raises InvalidRequest for another digest;
+        InsufficientStorage, StoreError; Unavailable while there are many other uploads; and what `chunks` raises."""
         if len(self._unfinished) >= MAX_UPLOADS:
             raise Unavailable(f"{MAX_UPLOADS} uploads are on their way; send this one later.")
         temporary = self._folder / f"{sha256}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
@@ -132,9 +129,8 @@ class Blobs:
             with temporary.open("xb") as file:
                 found = await _write(file, chunks, make_room)
             if found != sha256:
-                raise InvalidRequest(
-                    f"digest mismatch: the file has sha256:{found}, not sha256:{sha256}", param="digest"
-                )
+                reason = f"digest mismatch: the file has sha256:{found}, not sha256:{sha256}"
+                raise InvalidRequest(reason, param="digest")
             os.replace(temporary, self._folder / f"sha256-{sha256}")
             await in_thread(lambda: flush_folder(self._folder))
         except OSError as error:
@@ -167,46 +163,37 @@ class Blobs:
                 )
                 self._index.put(record)
         except FileExistsError:
-            raise InvalidRequest(
-                f"model: there is a model {name} already; delete it first", param="model"
-            ) from None
+            reason = f"model: there is a model {name} already; delete it first"
+            raise InvalidRequest(reason, param="model") from None
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
         return record
 
     def keep_adapter(self, sha256: str, target: Path, name: str, architecture: str) -> None:
         """Keep an upload as the LoRA adapter of a variant of this name. target: where; it may be there already.
-
-        architecture: of the model. Raises InvalidRequest, InvalidModel, StoreError.
-        """
+        architecture: of the model. Raises InvalidRequest, InvalidModel, StoreError."""
         blob = target if target.is_file() else self.path_of(sha256)
         if blob is None:
             raise InvalidRequest(
                 f"adapters: sha256:{sha256} was not uploaded to /api/blobs", param="adapters"
             )
         check_adapter(blob, name, architecture)
-        try:
+        with writing_to(self._models_dir):
             if blob != target:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with contextlib.suppress(FileExistsError), self._placed(blob, target):
                     pass
-        except OSError as error:
-            raise storage_error(error, self._models_dir) from error
 
     @contextlib.contextmanager
     def _placed(self, blob: Path, target: Path) -> Generator[None]:
-        """Gives a file the name `target`; takes it back if the body fails, else an upload loses its own name.
-
-        Raises FileExistsError, OSError.
-        """
+        """Gives a file the name `target`; takes it back if the body fails, else an upload loses its own name. Raises
+        FileExistsError, OSError."""
         is_upload = blob.parent == self._folder
         try:
             os.link(blob, target)
-        except FileExistsError:
-            raise
-        except OSError:
+        except OSError as error:
             # exFAT and some network shares have no hard links.
-            if not is_upload:
+            if isinstance(error, FileExistsError) or not is_upload:
                 raise
             _move(blob, target)
         try:

@@ -18,11 +18,9 @@ _MAX_BYTES: Final = 4096
 
 
 class LastModel:
-    """The model of one models folder that was loaded last to write text before this process asked.
-
-    What the process loads itself counts from the next start: requests without a name get the same model as long as a
-    server runs. Each method blocks briefly on the disk.
-    """
+    """The model of one models folder that was loaded last to write text before this process asked. What the process
+    loads itself counts from the next start: requests without a name get the same model as long as a server runs. Each
+    method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
         self._file = models_dir / STATE_FOLDER / "last-model"
@@ -86,10 +84,8 @@ def likeliest(
     entries: Sequence[ModelEntry], last: str | None, facts_of: Callable[[ModelEntry], HeaderFacts]
 ) -> DefaultModel | None:
     """A model that chats, else one that continues text, else any; of these the one used last, else the newest file.
-
     last: name of the model used last. facts_of: reads a header that the index lacks, and raises InvalidModel or
-    ModelNotFound; called as often as it takes. None if no model can be served.
-    """
+    ModelNotFound; called as often as it takes. None if no model can be served."""
     found: ModelEntry | None = None
     kind, n_servable = _POOLS + 1, 0
     for entry in sorted(entries, key=lambda entry: (entry.name != last, -entry.modified_ns, entry.name)):

@@ -63,11 +63,8 @@ def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
 def projectors_among(
     files: Sequence[str], unmarked: Collection[str] = ()
 ) -> Callable[[str], tuple[str, ...]]:
-    """A function that gives the projectors which may be a model's own, the likeliest first.
-
-    A projector names its model, or the models of the folder are all of one name. unmarked: projectors by their headers
-    alone.
-    """
+    """A function that gives the projectors which may be a model's own, the likeliest first. A projector names its
+    model, or the models of the folder are all of one name. unmarked: projectors by their headers alone."""
     named = {file: _own_stem(file) for file in files if is_projector_name(file) or file in unmarked}
     if not named:
         return lambda _: ()

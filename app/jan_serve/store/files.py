@@ -11,7 +11,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -61,6 +61,15 @@ def storage_error(error: OSError, folder: Path) -> StoreError:
     return StoreError(f"Cannot write to {folder}: {error.strerror or error}.")
 
 
+@contextlib.contextmanager
+def writing_to(folder: Path) -> Generator[None]:
+    """Raises `storage_error` for an OSError of the block."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, folder) from error
+
+
 def is_full(error: OSError) -> bool:
     """Whether the disk or the user's share of it is full, or the file is longer than the file system allows."""
     return error.errno in _NO_ROOM
@@ -104,11 +113,9 @@ def read_limited(path: Path, max_bytes: int) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk.
-
-    mode: the file's permissions, set before it becomes visible; on Windows the folder determines them. Replaces a link,
-    not its target. Raises OSError: `path` is then unchanged, or has the new content if only the last flush failed.
-    """
+    """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk. mode: the
+    file's permissions, set before it becomes visible; on Windows the folder determines them. Replaces a link, not its
+    target. Raises OSError: `path` is then unchanged, or has the new content if only the last flush failed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
@@ -192,10 +199,8 @@ def record_file(name: str) -> str:
 
 @dataclass(frozen=True)
 class RecordFiles(Generic[T]):
-    """Records of one type in a folder, a file for each. Blocks briefly on the disk.
-
-    what: for the log. key: the field of the format. mode: see `write_atomically`. file_of: the file of a name.
-    """
+    """Records of one type in a folder, a file for each. Blocks briefly on the disk. what: for the log. key: the field
+    of the format. mode: see `write_atomically`. file_of: the file of a name."""
 
     record: type[T]
     what: str

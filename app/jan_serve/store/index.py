@@ -25,11 +25,8 @@ SourceKind = Literal["hub", "ollama", "lmstudio", "jan", "hf-cache", "created", 
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Origin of a model.
-
-    name: `org/repo` on the hub, or the other program's name for an import. path: the linked original.
-    revision: the commit. endpoint: the hub, if it is not the public one.
-    """
+    """Origin of a model. name: `org/repo` on the hub, or the other program's name for an import. path: the linked
+    original. revision: the commit. endpoint: the hub, if it is not the public one."""
 
     kind: SourceKind
     name: str = ""
@@ -47,10 +44,8 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model. files: in order, without the multimodal projector.
-
-    modified_ns: of the first file when the record was written. added_at: seconds since 1970.
-    """
+    """One model. files: in order, without the multimodal projector. modified_ns: of the first file when the record
+    was written. added_at: seconds since 1970."""
 
     name: str
     source: Source
@@ -83,10 +78,8 @@ class ModelIndex:
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
 
     def records(self) -> dict[str, ModelRecord]:
-        """All readable records by model name. Reads only changed files. Raises Unavailable.
-
-        A record is replaced, never changed in place: an unchanged folder has unchanged records.
-        """
+        """All readable records by model name. Reads only changed files. Raises Unavailable. A record is replaced,
+        never changed in place: an unchanged folder has unchanged records."""
         try:
             with os.scandir(self._files.folder) as folder:
                 entries = [entry for entry in folder if entry.name.endswith(".json")]
@@ -154,10 +147,8 @@ class ModelEntry(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DefaultModel(msgspec.Struct, frozen=True):
-    """The model of requests that name none. reason: for people. entry: None if there is no model.
-
-    is_expected: it is configured, or no other model is there, so that it is worth loading before the first request.
-    """
+    """The model of requests that name none. reason: for people. entry: None if there is no model. is_expected: it is
+    configured, or no other model is there, so that it is worth loading before the first request."""
 
     entry: ModelEntry | None
     reason: str

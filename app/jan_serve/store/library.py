@@ -17,7 +17,7 @@ from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanSer
 from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.blobs import Blobs
 from jan_serve.store.file_names import MAX_PARTS, PartName
-from jan_serve.store.files import storage_error
+from jan_serve.store.files import writing_to
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord, is_named
@@ -64,10 +64,8 @@ class ModelLibrary:
         other_programs: Callable[[], Mapping[str, Sequence[Path]]] = dict,
     ) -> None:
         """make_puller: called once, at the first pull. reader: of headers for lists; without it, threads read them.
-
         free_memory: measures what models may take; blocks for about a second where there are accelerators.
-        other_programs: their models folders, by the names of FINDERS.
-        """
+        other_programs: their models folders, by the names of FINDERS."""
         self.free_memory = free_memory
         self._resolver = resolver
         self._models_dir = models_dir
@@ -85,10 +83,8 @@ class ModelLibrary:
         self._reading: asyncio.Task[None] | None = None
 
     async def models(self) -> tuple[ListedModel, ...]:
-        """All models, within milliseconds.
-
-        Facts from headers that were not read yet are missing; a background task reads them for later calls.
-        """
+        """All models, within milliseconds. Facts from headers that were not read yet are missing; a background task
+        reads them for later calls."""
         listed, complete = await asyncio.to_thread(self._models)
         if not complete:
             self.start_reading()
@@ -108,10 +104,8 @@ class ModelLibrary:
             await self._reader.close()
 
     async def _read_headers(self) -> None:
-        """Read the missing headers one at a time, so that the task can be cancelled in between.
-
-        An error that says nothing about the file ends it; the next list tries again.
-        """
+        """Read the missing headers one at a time, so that the task can be cancelled in between. An error that says
+        nothing about the file ends it; the next list tries again."""
         entries = await asyncio.to_thread(self._resolver.entries)
         try:
             for entry in entries:
@@ -177,16 +171,12 @@ class ModelLibrary:
     def add_variant(self, variant: Variant) -> None:
         """Add or replace a variant. Raises as `check_variant_name`; StoreError."""
         self.check_variant_name(variant.name, variant.base)
-        try:
+        with writing_to(self._models_dir):
             self._variants.put(variant)
-        except OSError as error:
-            raise storage_error(error, self._models_dir) from error
 
     def keep_adapter(self, sha256: str, variant: str, base: str) -> None:
-        """Keep an upload as the LoRA adapter of a variant. base: canonical name of its model.
-
-        Raises InvalidRequest, ModelNotFound, InvalidModel for a file that does not fit the model, StoreError.
-        """
+        """Keep an upload as the LoRA adapter of a variant. base: canonical name of its model. Raises InvalidRequest,
+        ModelNotFound, InvalidModel for a file that does not fit the model, StoreError."""
         self.check_variant_name(variant, base)
         entry = self._resolver.resolve(base)
         others = [name for name, _ in entry.variant_adapters if not is_named(name, variant)]
@@ -198,17 +188,13 @@ class ModelLibrary:
         self.blobs.keep_adapter(sha256, self._variants.adapter_path(sha256), variant, architecture)
 
     def remove_variant(self, name: str) -> str | None:
-        """Delete a variant, if there is one. Raises StoreError.
-
-        Returns the model whose file was uploaded for it, if no other variant uses that.
-        """
+        """Delete a variant, if there is one. Raises StoreError. Returns the model whose file was uploaded for it, if
+        no other variant uses that."""
         variant = self._variants.get(name)
         if variant is None:
             return None
-        try:
+        with writing_to(self._models_dir):
             self._variants.remove(variant.name)
-        except OSError as error:
-            raise storage_error(error, self._models_dir) from error
         base = next((entry for entry in self._resolver.entries() if entry.name == variant.base), None)
         is_own = base is not None and base.record is not None and base.record.source.kind == "created"
         return base.name if base is not None and is_own and not base.variants else None
@@ -224,10 +210,7 @@ class ModelLibrary:
             )
 
     def remove(self, name: str) -> Removed:
-        """Delete the files of a model. name: canonical.
-
-        Raises ModelNotFound, InvalidRequest, StoreError.
-        """
+        """Delete the files of a model. name: canonical. Raises ModelNotFound, InvalidRequest, StoreError."""
         entry = next((entry for entry in self._resolver.entries() if entry.name == name), None)
         if entry is None:
             raise ModelNotFound(name)
@@ -241,13 +224,11 @@ class ModelLibrary:
     def keep_calibration(self, name: str | None, calibration: Calibration | None) -> str:
         """Replace or (None) delete a model's calibration; returns its canonical name. Raises as `find`; StoreError."""
         entry = self._resolver.resolve_with_adapter(name)[0]
-        try:
+        with writing_to(self._models_dir):
             if calibration is None:
                 self._calibrations.remove(entry.name)
             else:
                 self._calibrations.put(entry, calibration)
-        except OSError as error:
-            raise storage_error(error, self._models_dir) from error
         return entry.name
 
     async def plan(self, text: str, revision: str | None) -> PullPlan:
@@ -271,10 +252,8 @@ class ModelLibrary:
         ]
 
     async def take_over(self, name: str) -> ModelRecord:
-        """Link a model of another program into the folder. name: of `elsewhere`.
-
-        Raises InvalidRequest, InvalidModel for a file that is damaged, StoreError.
-        """
+        """Link a model of another program into the folder. name: of `elsewhere`. Raises InvalidRequest, InvalidModel
+        for a file that is damaged, StoreError."""
         from jan_serve.store.imports.link import ImportStatus, take_over
 
         named = [item for item in await asyncio.to_thread(self.elsewhere) if item.name == name]

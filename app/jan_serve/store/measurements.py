@@ -35,10 +35,8 @@ def certified(data_dir: Path, model: str) -> dict[str, str]:
 
 
 class SelfChecks:
-    """What `jan-serve selfcheck` measured. Every method blocks briefly on the disk.
-
-    A version writes its own file alone, so neither an upgrade nor a downgrade loses what another one recorded.
-    """
+    """What `jan-serve selfcheck` measured. Every method blocks briefly on the disk. A version writes its own file
+    alone, so neither an upgrade nor a downgrade loses what another one recorded."""
 
     def __init__(self, data_dir: Path) -> None:
         folder = data_dir / "selfcheck"

@@ -90,11 +90,9 @@ def this_machine(free_memory: Callable[[], FreeMemory] | None = None) -> Machine
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of the catalogue on a machine.
-
-    bytes_per_token: weights that a token reads. speed: tokens a second that one answer may get on the CPU; None if the
-    model fits a graphics card, whose bandwidth is not measured, or writes nothing. reason: for people.
-    """
+    """A model of the catalogue on a machine. bytes_per_token: weights that a token reads. speed: tokens a second that
+    one answer may get on the CPU; None if the model fits a graphics card, whose bandwidth is not measured, or writes
+    nothing. reason: for people."""
 
     entry: CatalogueEntry
     fits: bool

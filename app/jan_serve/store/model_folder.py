@@ -14,7 +14,7 @@ import msgspec
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.store.file_names import PartName, is_projector_name, projectors_among
-from jan_serve.store.files import raise_if_exhausted, storage_error
+from jan_serve.store.files import raise_if_exhausted, writing_to
 from jan_serve.store.gguf.model_file import is_projector_file
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
 from jan_serve.store.measurements import CalibrationIndex
@@ -51,10 +51,8 @@ class ModelFolder:
         """Paths that were logged as not UTF-8."""
 
     def entries(self) -> list[ModelEntry]:
-        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders.
-
-        Most files are as before: these cost a stat each, and have the same entries.
-        """
+        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders. Most
+        files are as before: these cost a stat each, and have the same entries."""
         found = self._scan()
         unmarked = frozenset(path for path, (_, entry) in found.items() if entry is None)
         if unmarked != self._unmarked:
@@ -193,7 +191,7 @@ def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Remo
     check_removable(entry, models_dir)
     paths = [path for path in _paths(entry, models_dir, index) if os.path.lexists(path)]
     n_freed = 0
-    try:
+    with writing_to(models_dir):
         # Delete the first file first: without it, remaining files are not listed as a model.
         for path in paths:
             status = path.lstat()
@@ -204,8 +202,6 @@ def remove_model(entry: ModelEntry, models_dir: Path, index: ModelIndex) -> Remo
         CalibrationIndex(models_dir).remove(entry.name)
         for path in paths:
             _remove_empty(path.parent, models_dir)
-    except OSError as error:
-        raise storage_error(error, models_dir) from error
     return Removed(entry.name, tuple(paths), n_freed)
 
 

@@ -29,12 +29,9 @@ _MAX_CACHE: Final = 4_000_000_000
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """Bytes that a loaded model takes.
-
-    context: the desired KV cache; least_context: the smallest one to load with. working: compute buffers and the
-    process. on_device: the part of these that must be on accelerators. mapped: the weights are pages of the file, which
-    the system reports as available although they are needed.
-    """
+    """Bytes that a loaded model takes. context: the desired KV cache; least_context: the smallest one to load with.
+    working: compute buffers and the process. on_device: the part of these that must be on accelerators. mapped: the
+    weights are pages of the file, which the system reports as available although they are needed."""
 
     weights: int
     context: int
@@ -64,10 +61,8 @@ def footprint(
     mapped: bool,
     flash_attn: bool = True,
 ) -> Footprint:
-    """The estimate for a busy worker. n_ctx, gpu_layers: None if the worker decides by free memory.
-
-    gpu_layers: -1 is all.
-    """
+    """The estimate for a busy worker. n_ctx, gpu_layers: None if the worker decides by free memory. gpu_layers: -1 is
+    all."""
     per_token = model.k_elements * BYTES_PER_ELEMENT.get(type_k, 2.0)
     per_token += model.v_elements * BYTES_PER_ELEMENT.get(type_v, 2.0)
     trained = model.n_ctx_train or MIN_DEFAULT_N_CTX
@@ -88,10 +83,8 @@ def footprint(
 
 
 def _on_device(model: ModelFile, context: int, gpu_layers: int | None) -> int:
-    """Weights and cache of the layers on accelerators, counted from the output layer, as llama.cpp does.
-
-    Experts do not count: they stay in main memory as far as they do not fit.
-    """
+    """Weights and cache of the layers on accelerators, counted from the output layer, as llama.cpp does. Experts do
+    not count: they stay in main memory as far as they do not fit."""
     layers = model.parts.layers
     if gpu_layers is None or gpu_layers == 0 or not layers:
         return 0
@@ -101,10 +94,8 @@ def _on_device(model: ModelFile, context: int, gpu_layers: int | None) -> int:
 
 
 def memory_needed(file_bytes: int, bits: int = 4) -> int:
-    """Bytes to run a model that is not downloaded yet, with a context of 8,192 tokens.
-
-    bits: per weight; the cache depends on the model's shape, not on its quantisation.
-    """
+    """Bytes to run a model that is not downloaded yet, with a context of 8,192 tokens. bits: per weight; the cache
+    depends on the model's shape, not on its quantisation."""
     at_four_bits = file_bytes * 4 // bits if bits > 0 else file_bytes
     cache = min(_MAX_CACHE, int(at_four_bits * _CACHE_SHARE))
     return file_bytes + cache + _WORKING_SPACE

@@ -24,11 +24,9 @@ _HUB_PREFIXES: Final = ("hf.co/", "huggingface.co/")
 
 
 def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """The entries that `name` matches by the first rule that matches any; more than one is ambiguous.
-
-    The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
-    alone or with `:QUANT`; a prefix of the canonical or file name.
-    """
+    """The entries that `name` matches by the first rule that matches any; more than one is ambiguous. The rules, each
+    first case-sensitive and then not: the canonical name; the file name; an alias; the repository, alone or with
+    `:QUANT`; a prefix of the canonical or file name."""
     wanted = without_suffix(_without_hub(without_latest_tag(name)))
     return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
 
@@ -51,11 +49,9 @@ def _exact_matches(wanted: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
 
 
 def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """The entries that deleting `name` could mean; more than one is rejected.
-
-    All rules except prefixes apply at once: if two models share a name, a repeated call must not delete the second one.
-    With `.gguf`, the name is the exact path of one file in the models folder.
-    """
+    """The entries that deleting `name` could mean; more than one is rejected. All rules except prefixes apply at
+    once: if two models share a name, a repeated call must not delete the second one. With `.gguf`, the name is the
+    exact path of one file in the models folder."""
     wanted = _without_hub(name)
     if without_suffix(wanted) != wanted:
         return [entry for entry in entries if entry.name in (wanted, without_suffix(wanted))]
@@ -72,10 +68,8 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
 
 
 def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
-    """The LoRA adapters that `name` matches: `MODEL:ADAPTER` or the adapter's name.
-
-    Raises AdapterNotFound if MODEL has adapters, but none of that name.
-    """
+    """The LoRA adapters that `name` matches: `MODEL:ADAPTER` or the adapter's name. Raises AdapterNotFound if MODEL
+    has adapters, but none of that name."""
     model, colon, adapter = name.rpartition(":")
     owners = [entry for entry in exact_matches(model, entries) if entry.adapters] if colon and model else []
     found = _with_adapter(adapter, owners) or _with_adapter(name, entries)
@@ -174,9 +168,7 @@ NO_PROJECTOR: Final = "none"
 
 class ConfiguredNames(msgspec.Struct, frozen=True):
     """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models.
-
-    projector: a file, "none", or None for the one that is found. has_template: a chat template is set.
-    """
+    projector: a file, "none", or None for the one that is found. has_template: a chat template is set."""
 
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from jan_serve.core.models import HeaderFacts, Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.default_model import ChosenModel, LastModel, likeliest
 from jan_serve.store.file_names import projectors_for
-from jan_serve.store.files import storage_error, user_path
+from jan_serve.store.files import user_path, writing_to
 from jan_serve.store.gguf.model_file import ModelFile, ProjectorFile, read_model_file, read_projector
 from jan_serve.store.index import (
     DefaultModel,
@@ -106,11 +106,9 @@ class ModelResolver:
             self.resolve(default)
 
     def entries(self) -> tuple[ModelEntry, ...]:
-        """All models: --model first, then by name, the built-in one last.
-
-        Scans one at a time: side by side, their threads take the interpreter from each other at every file. Calls that
-        wait share the next scan. Raises as the scan, but not for another call's.
-        """
+        """All models: --model first, then by name, the built-in one last. Scans one at a time: side by side, their
+        threads take the interpreter from each other at every file. Calls that wait share the next scan. Raises as the
+        scan, but not for another call's."""
         call = next(self._calls)
         with self._scan_lock:
             if self._scanned[0] < call:
@@ -147,20 +145,16 @@ class ModelResolver:
         return msgspec.structs.replace(entry, variants=names, variant_adapters=tuple(adapters))
 
     def resolve(self, name: str | None) -> ModelEntry:
-        """The model of that name (None: the default one), by the rules of `model_names.best_matches`.
-
-        Raises InvalidRequest for an invalid or ambiguous name, ModelNotFound for an unknown one.
-        """
+        """The model of that name (None: the default one), by the rules of `model_names.best_matches`. Raises
+        InvalidRequest for an invalid or ambiguous name, ModelNotFound for an unknown one."""
         if name is None:
             return self._resolve_default()
         check_name(name)
         return self._best(name, self.entries())
 
     def resolve_exact(self, name: str) -> ModelEntry:
-        """The model to delete, see `model_names.deletion_matches`. Raises as `resolve`.
-
-        For an ambiguous name, the error lists file names, each of which is unambiguous.
-        """
+        """The model to delete, see `model_names.deletion_matches`. Raises as `resolve`. For an ambiguous name, the
+        error lists file names, each of which is unambiguous."""
         check_name(name)
         entries = self.entries()
         matches = deletion_matches(name, entries)
@@ -172,9 +166,7 @@ class ModelResolver:
 
     def resolve_with_adapter(self, name: str | None) -> tuple[ModelEntry, str | None]:
         """Model and LoRA adapter of a name, which may be `MODEL:ADAPTER`, an adapter's name, or as in `resolve`.
-
-        Raises as `resolve`, and AdapterNotFound.
-        """
+        Raises as `resolve`, and AdapterNotFound."""
         if name is None:
             return self._resolve_default(), None
         check_name(name)
@@ -212,14 +204,10 @@ class ModelResolver:
 
     def choose_default(self, name: str | None) -> None:
         """Make a model the default, here and in other processes of the folder; None: as if none had been chosen.
-
-        Blocks on the disk. Raises as `resolve`, and StoreError if the folder cannot be written.
-        """
+        Blocks on the disk. Raises as `resolve`, and StoreError if the folder cannot be written."""
         entry = self.resolve(name) if name is not None else None
-        try:
+        with writing_to(self._models_dir):
             self._chosen.choose(entry.name if entry is not None else None)
-        except OSError as error:
-            raise storage_error(error, self._models_dir) from error
 
     def note_use(self, entry: ModelEntry) -> None:
         """The model was loaded to write text. The built-in one leaves the default to another."""
@@ -227,10 +215,8 @@ class ModelResolver:
             self._last.note(entry.name)
 
     def model_file(self, path: Path, name: str) -> ModelFile:
-        """The header facts of the file of `name`. Blocks on the disk.
-
-        Raises InvalidModel, and ModelNotFound if the file is missing.
-        """
+        """The header facts of the file of `name`. Blocks on the disk. Raises InvalidModel, and ModelNotFound if the
+        file is missing."""
         key = _key(path)
         if key is None:
             raise ModelNotFound(name)
@@ -245,10 +231,8 @@ class ModelResolver:
         return known
 
     def facts(self, entry: ModelEntry) -> HeaderFacts:
-        """The facts of a model from the index if it has all, else from its header; the index then keeps them.
-
-        Raises InvalidModel, and ModelNotFound if the file is missing.
-        """
+        """The facts of a model from the index if it has all, else from its header; the index then keeps them. Raises
+        InvalidModel, and ModelNotFound if the file is missing."""
         record = entry.record
         if record is not None and self.has_all_facts(record):
             assert record.facts is not None
@@ -289,10 +273,8 @@ class ModelResolver:
 
     def projector(self, entry: ModelEntry) -> ProjectorFile | None:
         """The first of the model's possible projectors that fits it, None if none does. Without senses, if the last
-        load could not use it.
-
-        Reads headers, once per file and change. Raises InvalidModel for the model's own, ModelNotFound.
-        """
+        load could not use it. Reads headers, once per file and change. Raises InvalidModel for the model's own,
+        ModelNotFound."""
         if not entry.projectors:
             return None
         return self.fitting_projector(entry, self.model_file(entry.path, entry.name).n_embd)

@@ -43,10 +43,8 @@ class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """max_loaded: models in memory at once, 0 is no limit. memory_budget: bytes for all of them; None: all free memory.
-
-    max_queue: waiting requests of one model, beyond those that run. retry: see `Tries`.
-    """
+    """max_loaded: models in memory at once, 0 is no limit. memory_budget: bytes for all of them; None: all free
+    memory. max_queue: waiting requests of one model, beyond those that run. retry: see `Tries`."""
 
     max_loaded: int = 1
     memory_budget: int | None = None

@@ -37,10 +37,7 @@ class ModelSources:
     """The `SourceResolver` of the supervisor and the model profiles of generation. Thread-safe."""
 
     def __init__(self, resolver: ModelResolver, settings: Settings, book: ModelBook | None = None) -> None:
-        """resolver: made with `configured_names(book)`.
-
-        Raises SettingsError for a template that cannot be read.
-        """
+        """resolver: made with `configured_names(book)`. Raises SettingsError for a template that cannot be read."""
         self.updated = UpdatedWeights()
         self._resolver = resolver
         self._cache_dir = cache_dir(settings.data_dir)
@@ -105,10 +102,8 @@ class ModelSources:
         return source.projector
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
-        """Log why the model is served for text only, if it has a projector; lists say so from then on.
-
-        A model that writes text becomes the one that was used last.
-        """
+        """Log why the model is served for text only, if it has a projector; lists say so from then on. A model that
+        writes text becomes the one that was used last."""
         with self._lock:
             entry = self._entries.get(source.name)
         if entry is not None and not facts.is_embedding_model:

@@ -26,10 +26,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
 class GrammarFiles(Mapping[str, str]):
-    """GBNF texts by name. A file of the user precedes a shipped grammar of the same name.
-
-    Files are read at each use, so edits apply from the next request.
-    """
+    """GBNF texts by name. A file of the user precedes a shipped grammar of the same name. Files are read at each use,
+    so edits apply from the next request."""
 
     def __init__(self, shipped: Mapping[str, str], folder: Path) -> None:
         """folder: has `NAME.gbnf` files; may not exist."""
@@ -78,9 +76,7 @@ class SchemaFiles:
 
     def read(self) -> Mapping[str, Any]:
         """Schemas by URI: by their `$id` and by their path in the folder. A file that cannot be used is logged once.
-
-        Reads what has changed; blocks on the disk, one thread at a time. Raises Unavailable.
-        """
+        Reads what has changed; blocks on the disk, one thread at a time. Raises Unavailable."""
         with self._reading:
             return self._read()
 

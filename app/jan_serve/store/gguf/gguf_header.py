@@ -37,17 +37,7 @@ _KEPT_ARRAY_LENGTH: Final = 256
 STRING: Final = 8
 _ARRAY: Final = 9
 _SCALARS: Final[Mapping[int, struct.Struct]] = {
-    0: struct.Struct("<B"),
-    1: struct.Struct("<b"),
-    2: struct.Struct("<H"),
-    3: struct.Struct("<h"),
-    4: struct.Struct("<I"),
-    5: struct.Struct("<i"),
-    6: struct.Struct("<f"),
-    7: struct.Struct("<?"),
-    10: struct.Struct("<Q"),
-    11: struct.Struct("<q"),
-    12: struct.Struct("<d"),
+    kind: struct.Struct(f"<{form}") for kind, form in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
 _UINT32: Final = 4
 _INT32: Final = 5
@@ -82,10 +72,8 @@ class TensorInfo(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
-    """count: of tokens. distinct: of their texts, each up to its first NUL, where llama.cpp ends it.
-
-    missing_bytes: those with neither a token <0xHH> nor, below 128, one of their own.
-    """
+    """count: of tokens. distinct: of their texts, each up to its first NUL, where llama.cpp ends it. missing_bytes:
+    those with neither a token <0xHH> nor, below 128, one of their own."""
 
     count: int
     distinct: int
@@ -93,10 +81,8 @@ class Vocabulary(msgspec.Struct, frozen=True):
 
 
 class GgufHeader(msgspec.Struct, frozen=True):
-    """vocabulary: None without tokens. doubles: the keys of numbers of 64 bits with a fraction.
-
-    metadata_offset, tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data.
-    """
+    """vocabulary: None without tokens. doubles: the keys of numbers of 64 bits with a fraction. metadata_offset,
+    tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data."""
 
     path: Path
     version: int
@@ -127,9 +113,7 @@ class GgufHeader(msgspec.Struct, frozen=True):
 
 def read_gguf_header(path: Path) -> GgufHeader:
     """Read and check the header of `path`. Blocks on the disk (about 0.2 s for a vocabulary of 150,000 tokens).
-
-    Raises InvalidModel, also if the file cannot be read; Unavailable.
-    """
+    Raises InvalidModel, also if the file cannot be read; Unavailable."""
     return _read(path, _HeaderReader.read)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,53 +32,53 @@ _MULTIPLIED: Final = re.compile(
 
 def check_weights(header: GgufHeader) -> None:
     """Types and places of the tensors of a model or a projector. Raises InvalidModel."""
-    file = header.path.name
-    for tensor in header.tensors:
-        place = header.data_offset + tensor.offset
-        if place % _MEMORY_ALIGNMENT:
-            raise _refused(
-                file,
-                f"the tensor {tensor.name!r} is at byte {place}, not a multiple of {_MEMORY_ALIGNMENT}"
-                f" (general.alignment is {header.alignment})",
-            )
-        if tensor.type in NEVER_STORED or (tensor.type in INTEGERS and _MULTIPLIED.match(tensor.name)):
-            raise _refused(
-                file, f"the tensor {tensor.name!r} has the type {tensor.type}, which weights cannot have"
-            )
+    _refuse_first(header, _faults_of_weights(header))
 
 
 def check_model(headers: Sequence[GgufHeader], architecture: str) -> None:
     """headers: of all parts. Raises InvalidModel, which names the file, the key or tensor, and the limit."""
-    _check_sizes(headers[0], architecture)
-    _check_experts(headers[0], architecture)
-    _check_numbers(headers[0], architecture)
-    _check_vocabulary(headers[0])
+    for check in (_faults_of_sizes, _faults_of_experts, _faults_of_numbers):
+        _refuse_first(headers[0], check(headers[0], architecture))
+    _refuse_first(headers[0], _faults_of_vocabulary(headers[0]))
     for header in headers:
         check_weights(header)
         for tensor in header.tensors:
             if tensor.name.endswith("_norm.weight") and tensor.type != "F32":
-                raise _refused(
-                    header.path.name, f"the tensor {tensor.name!r} has the type {tensor.type}; norms are F32"
+                _refuse_first(
+                    header, [f"the tensor {tensor.name!r} has the type {tensor.type}; norms are F32"]
                 )
 
 
-def _check_sizes(header: GgufHeader, architecture: str) -> None:
+def _refuse_first(header: GgufHeader, faults: Iterable[str]) -> None:
+    for fault in faults:
+        raise InvalidModel(f"{header.path.name} cannot be used: {fault}")
+
+
+def _faults_of_weights(header: GgufHeader) -> Iterator[str]:
+    for tensor in header.tensors:
+        place = header.data_offset + tensor.offset
+        if place % _MEMORY_ALIGNMENT:
+            yield (
+                f"the tensor {tensor.name!r} is at byte {place}, not a multiple of {_MEMORY_ALIGNMENT}"
+                f" (general.alignment is {header.alignment})"
+            )
+        if tensor.type in NEVER_STORED or (tensor.type in INTEGERS and _MULTIPLIED.match(tensor.name)):
+            yield f"the tensor {tensor.name!r} has the type {tensor.type}, which weights cannot have"
+
+
+def _faults_of_sizes(header: GgufHeader, architecture: str) -> Iterator[str]:
     blocks = header.integer(f"{architecture}.block_count")
     if blocks is not None and not 1 <= blocks <= _MAX_BLOCKS:
-        raise _refused(header.path.name, f"it has {blocks} blocks; from 1 to {_MAX_BLOCKS} are possible")
+        yield f"it has {blocks} blocks; from 1 to {_MAX_BLOCKS} are possible"
     heads = header.integer(f"{architecture}.nextn_predict_layers") or 0
     if not 0 <= heads <= (blocks or 0):
-        raise _refused(
-            header.path.name, f"nextn_predict_layers is {heads}; it has {blocks or 0} blocks altogether"
-        )
+        yield f"nextn_predict_layers is {heads}; it has {blocks or 0} blocks altogether"
     length = header.integer(f"{architecture}.context_length") or 0  # then llama.cpp takes one of its own
     if length == 1 or not 0 <= length <= _MAX_CONTEXT:
-        raise _refused(
-            header.path.name, f"its context_length is {length}; from 2 to {_MAX_CONTEXT} is possible"
-        )
+        yield f"its context_length is {length}; from 2 to {_MAX_CONTEXT} is possible"
 
 
-def _check_experts(header: GgufHeader, architecture: str) -> None:
+def _faults_of_experts(header: GgufHeader, architecture: str) -> Iterator[str]:
     def number(key: str) -> int:
         """A number of experts: the largest, where a list has one for each block."""
         value = header.metadata.get(f"{architecture}.{key}", 0)
@@ -90,53 +90,43 @@ def _check_experts(header: GgufHeader, architecture: str) -> None:
     if architecture.startswith("hunyuan") and count <= 1:  # llama.cpp takes one expert for none there
         return
     if not 0 <= count <= _MAX_EXPERTS:
-        raise _refused(header.path.name, f"it has {count} experts; up to {_MAX_EXPERTS} are possible")
+        yield f"it has {count} experts; up to {_MAX_EXPERTS} are possible"
     if not (0 < used <= count if count else used == 0):
-        raise _refused(header.path.name, f"it uses {used} of {count} experts")
+        yield f"it uses {used} of {count} experts"
     if groups and (groups >= count or (groups > 1 and (count % groups or not 0 < used_groups < groups))):
-        raise _refused(
-            header.path.name, f"it uses {used_groups} of {groups} groups of experts, and has {count} experts"
-        )
+        yield f"it uses {used_groups} of {groups} groups of experts, and has {count} experts"
 
 
-def _check_numbers(header: GgufHeader, architecture: str) -> None:
+def _faults_of_numbers(header: GgufHeader, architecture: str) -> Iterator[str]:
     for key, least in (
         ("attention.layer_norm_rms_epsilon", math.ulp(0.0)),
         ("attention.layer_norm_epsilon", 0.0),
     ):
         value = header.metadata.get(f"{architecture}.{key}")
         if isinstance(value, float) and not (least <= value < math.inf):
-            raise _refused(header.path.name, f"{key} is {value}, not a small number above 0")
+            yield f"{key} is {value}, not a small number above 0"
     scaling = header.metadata.get(f"{architecture}.rope.scaling.type")
     if isinstance(scaling, str) and scaling not in _ROPE_SCALING:
-        raise _refused(
-            header.path.name, f"rope.scaling.type is {scaling[:40]!r}, none of {', '.join(_ROPE_SCALING)}"
-        )
+        yield f"rope.scaling.type is {scaling[:40]!r}, none of {', '.join(_ROPE_SCALING)}"
 
 
-def _check_vocabulary(header: GgufHeader) -> None:
+def _faults_of_vocabulary(header: GgufHeader) -> Iterator[str]:
     kind = header.metadata.get("tokenizer.ggml.model")
     if kind in ("none", "no_vocab"):
-        raise _refused(header.path.name, f"its vocabulary is {kind!r}: no text can become tokens")
+        yield f"its vocabulary is {kind!r}: no text can become tokens"
     tokens = header.vocabulary
     if tokens is None:
         return
     if tokens.distinct < tokens.count:
-        raise _refused(
-            header.path.name,
+        yield (
             f"its vocabulary has {tokens.count} tokens, of which {tokens.count - tokens.distinct} are there twice"
-            " (a token ends at its first NUL)",
+            " (a token ends at its first NUL)"
         )
     if kind == "llama" and tokens.missing_bytes:
-        raise _refused(
-            header.path.name,
+        yield (
             f"its vocabulary has no token for {len(tokens.missing_bytes)} of 256 bytes, the first of which is"
-            f" <0x{tokens.missing_bytes[0]:02X}>",
+            f" <0x{tokens.missing_bytes[0]:02X}>"
         )
-
-
-def _refused(file: str, reason: str) -> InvalidModel:
-    return InvalidModel(f"{file} cannot be used: {reason}")
 
 
 _PARTS: Final = (".lora_a", ".lora_b")
@@ -145,20 +135,17 @@ _ACTIVATION: Final = "adapter.alora.invocation_tokens"
 
 
 def check_adapter(path: Path, name: str, architecture: str) -> int:
-    """Check an adapter for a model of this architecture and return the bytes of its tensors. Blocks.
-
-    Raises InvalidModel, which names the adapter.
-    """
+    """Check an adapter for a model of this architecture and return the bytes of its tensors. Blocks. Raises
+    InvalidModel, which names the adapter."""
     try:
         header = read_gguf_header(path)
-        reason = _mismatch(header, architecture)
+        mismatch = _mismatch(header, architecture)
+        if mismatch is None:
+            return sum(tensor.n_bytes for tensor in header.tensors)
+        reason = f"{path.name} {mismatch}."
     except InvalidModel as error:
-        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {error.message}") from None
-    except OSError as error:
-        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {error.strerror}") from None
-    if reason is not None:
-        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {path.name} {reason}.")
-    return sum(tensor.n_bytes for tensor in header.tensors)
+        reason = error.message
+    raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {reason}")
 
 
 def _mismatch(header: GgufHeader, architecture: str) -> str | None:

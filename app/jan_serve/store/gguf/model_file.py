@@ -44,10 +44,8 @@ def parts_of(
     *,
     with_heads: bool = False,
 ) -> ModelParts:
-    """header: with the model's keys. tensors: of all its files. overrides: as in PlacementOptions.
-
-    with_heads: those that predict further tokens are to be loaded.
-    """
+    """header: with the model's keys. tensors: of all its files. overrides: as in PlacementOptions. with_heads: those
+    that predict further tokens are to be loaded."""
     patterns = [(re.compile(pattern), device) for pattern, device in overrides]
     architecture = header.text("general.architecture") or ""
     n_ahead = min(n_layer, length_of(header, f"{architecture}.nextn_predict_layers"))
@@ -101,11 +99,8 @@ def parts_of(
 
 
 def cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> list[tuple[int, int]]:
-    """KV cache elements of K and V per token and block, as llama.cpp computes them (llama_hparams).
-
-    Blocks without attention have no KV heads, or are not the last of so many. Sliding windows of some blocks are not
-    subtracted.
-    """
+    """KV cache elements of K and V per token and block, as llama.cpp computes them (llama_hparams). Blocks without
+    attention have no KV heads, or are not the last of so many. Sliding windows of some blocks are not subtracted."""
     prefix = f"{architecture}.attention"
     heads = per_layer(header, f"{prefix}.head_count", n_layer)
     kv_heads = per_layer(header, f"{prefix}.head_count_kv", n_layer) or heads
@@ -215,10 +210,8 @@ class ModelFile(msgspec.Struct, frozen=True):
         return sum(layer.v_elements for layer in self.parts.layers)
 
     def facts(self, thinks: Callable[[str], bool] | None = None) -> HeaderFacts:
-        """The facts that the index keeps. A quantisation in the file's name is more exact than the header's.
-
-        thinks: whether a chat template writes thoughts; without it, the facts do not say so.
-        """
+        """The facts that the index keeps. A quantisation in the file's name is more exact than the header's. thinks:
+        whether a chat template writes thoughts; without it, the facts do not say so."""
         template = self.chat_template
         return HeaderFacts(
             architecture=self.architecture[:_MAX_TITLE],
@@ -235,10 +228,7 @@ class ModelFile(msgspec.Struct, frozen=True):
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Read the header of `path`, and of the other parts of a split model. Blocks on the disk.
-
-    Raises InvalidModel.
-    """
+    """Read the header of `path`, and of the other parts of a split model. Blocks on the disk. Raises InvalidModel."""
     header = read_gguf_header(path)
     headers = (header, *_other_parts(header))
     architecture = header.text("general.architecture")

@@ -40,10 +40,7 @@ class ProcessFolder:
         self._lock: filelock.BaseFileLock | None = None
 
     def path(self) -> Path:
-        """The folder, readable by this user only. Deletes the folders of dead processes first.
-
-        Raises OSError.
-        """
+        """The folder, readable by this user only. Deletes the folders of dead processes first. Raises OSError."""
         if self._path is None:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Between its creation and its lock, a folder would look abandoned.
@@ -130,10 +127,8 @@ def check_tensors(base: GgufHeader, update: GgufHeader) -> dict[str, Replacement
 
 
 def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -> None:
-    """Write the base with these tensors to the new file `target`. Blocks on the disk.
-
-    Raises InsufficientStorage, StoreError, InvalidModel, and then leaves no new file. Never overwrites a file.
-    """
+    """Write the base with these tensors to the new file `target`. Blocks on the disk. Raises InsufficientStorage,
+    StoreError, InvalidModel, and then leaves no new file. Never overwrites a file."""
     tensors = [replaced[old.name].tensor if old.name in replaced else old for old in base.tensors]
     sources = [replaced[old.name].header if old.name in replaced else base for old in base.tensors]
     size = base.data_offset + sum(_padded(tensor.n_bytes, base.alignment) for tensor in tensors)

@@ -22,13 +22,9 @@ import filelock
 import httpx2
 import msgspec
 
-from jan_serve.errors import (
-    DigestMismatch,
-    HubError,
-    InvalidModel,
-)
+from jan_serve.errors import DigestMismatch, HubError, InvalidModel
 from jan_serve.store.blobs import file_matches, hash_bytes, in_thread
-from jan_serve.store.files import TEMPORARY_SUFFIX, flush_folder, is_full, record_file, storage_error
+from jan_serve.store.files import TEMPORARY_SUFFIX, flush_folder, is_full, record_file, writing_to
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
 from jan_serve.store.index import STATE_FOLDER
@@ -109,11 +105,9 @@ class PartialFolder:
 async def download(
     http: HubHttp, partials: PartialFolder, file: Download, watcher: DownloadWatcher, on_status: StatusError
 ) -> None:
-    """Download one file unless it exists. Cancelling takes effect within a second and keeps received data.
-
-    Raises DigestMismatch, InvalidModel, InsufficientStorage, StoreError, HubError, HubUnavailable, Offline.
-    """
-    try:
+    """Download one file unless it exists. Cancelling takes effect within a second and keeps received data. Raises
+    DigestMismatch, InvalidModel, InsufficientStorage, StoreError, HubError, HubUnavailable, Offline."""
+    with writing_to(file.target.parent):
         async with _alone(partials, file, watcher):
             if await file_matches(file.target, file.size_bytes, file.sha256):
                 watcher.received(file.size_bytes)
@@ -128,15 +122,11 @@ async def download(
                     if not transfer.is_worthless or transfer.n_resumed == 0:
                         raise
                     watcher.note(f"{file.name}: data from an earlier attempt is damaged; beginning again.")
-    except OSError as error:
-        raise storage_error(error, file.target.parent) from error
 
 
 class _Transfer:
-    """The transfer of one file, over one or more connections.
-
-    n_resumed: bytes from an earlier attempt. is_worthless: whether the data is known to be damaged or no model.
-    """
+    """The transfer of one file, over one or more connections. n_resumed: bytes from an earlier attempt. is_worthless:
+    whether the data is known to be damaged or no model."""
 
     def __init__(
         self,

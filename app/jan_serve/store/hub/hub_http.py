@@ -104,11 +104,9 @@ class HubHttp:
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], progress: Callable[[], int] | None = None
     ) -> T:
-        """The result of the first attempt without TransientFailure.
-
-        An increase of `progress` resets the count of attempts. Raises HubUnavailable with the last reason, and Offline
-        at once if no connection to the hub was ever made.
-        """
+        """The result of the first attempt without TransientFailure. An increase of `progress` resets the count of
+        attempts. Raises HubUnavailable with the last reason, and Offline at once if no connection to the hub was ever
+        made."""
         failures = 0
         reached = progress() if progress else 0
         while True:
@@ -126,10 +124,8 @@ class HubHttp:
                 await asyncio.sleep(self._wait_for(failure, failures))
 
     async def answer(self, url: str, max_bytes: int, params: Mapping[str, str] | None = None) -> HubResponse:
-        """Get a small document, with retries. A status of 400 and above is returned without its body.
-
-        Raises HubError, HubUnavailable, Offline.
-        """
+        """Get a small document, with retries. A status of 400 and above is returned without its body. Raises
+        HubError, HubUnavailable, Offline."""
 
         async def attempt() -> HubResponse:
             async with (
@@ -163,10 +159,8 @@ class HubHttp:
     async def stream(
         self, url: str, *, headers: Mapping[str, str] | None = None, params: Mapping[str, str] | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """Send one request and follow redirects; the response's body is unread.
-
-        Raises TransientFailure (also for temporary statuses), Offline, HubError for a rejected redirect.
-        """
+        """Send one request and follow redirects; the response's body is unread. Raises TransientFailure (also for
+        temporary statuses), Offline, HubError for a rejected redirect."""
         request = self._client.build_request("GET", url, params=params, headers=headers)
         for _ in range(MAX_REDIRECTS + 1):
             response = await self._send(request)

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from jan_serve.errors import HubAccessDenied, HubNotFound, InsufficientMemory, InvalidModel, InvalidRequest
-from jan_serve.store.files import check_room, flush_folder, storage_error
+from jan_serve.store.files import check_room, flush_folder, writing_to
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
 from jan_serve.store.hub.download import Download, DownloadWatcher, PartialFolder, download
@@ -47,10 +47,8 @@ from jan_serve.store.model_names import canonical_name
 
 
 class NewerFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of a pulled model that differ from the hub's.
-
-    reference: pulls them. commit: the hub's. n_bytes: to download. gone: the hub has the model no more, or refuses it.
-    """
+    """The files of a pulled model that differ from the hub's. reference: pulls them. commit: the hub's. n_bytes: to
+    download. gone: the hub has the model no more, or refuses it."""
 
     model: str
     reference: str
@@ -59,30 +57,6 @@ class NewerFiles(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     n_bytes: int = 0
     gone: bool = False
-
-
-async def newer_files(
-    records: Iterable[ModelRecord], access: HubAccess, retry_policy: RetryPolicy | None = None
-) -> list[NewerFiles]:
-    """Asks this hub about each repository that models were pulled from, one request each, and compares digests.
-
-    Raises HubError, HubUnavailable, Offline.
-    """
-    public = HubAccess().endpoint
-    ours = [
-        record
-        for record in records
-        if record.source.kind == "hub" and (record.source.endpoint or public) == access.endpoint
-    ]
-    listed: dict[str, Repository | None] = {}
-    async with HubHttp(access, retry_policy) as http:
-        for repo in sorted({record.source.name for record in ours}):
-            try:
-                listed[repo] = await read_repository(http, HubReference(repo))
-            except (HubNotFound, HubAccessDenied):
-                listed[repo] = None
-    found = (_compared(record, listed[record.source.name]) for record in ours)
-    return sorted((newer for newer in found if newer is not None), key=lambda newer: newer.model)
 
 
 def _compared(record: ModelRecord, repository: Repository | None) -> NewerFiles | None:
@@ -158,11 +132,9 @@ class Puller:
         self._partials = PartialFolder(models_dir)
 
     async def plan(self, text: str, *, revision: str | None = None, with_projector: bool = True) -> PullPlan:
-        """Resolve `text`, a catalogue name or a hub reference, at its current revision.
-
-        Raises InvalidRequest, HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory if
-        none was named and no quantisation fits this machine.
-        """
+        """Resolve `text`, a catalogue name or a hub reference, at its current revision. Raises InvalidRequest,
+        HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline; InsufficientMemory if none was named and no
+        quantisation fits this machine."""
         entry: CatalogueEntry | None = None
         if looks_like_reference(text):
             reference = parse_reference(text)
@@ -189,10 +161,8 @@ class Puller:
         )
 
     async def run(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
-        """Download missing files and record the model. Cancelling keeps received data for the next attempt.
-
-        Raises InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline.
-        """
+        """Download missing files and record the model. Cancelling keeps received data for the next attempt. Raises
+        InsufficientStorage, StoreError, DigestMismatch, InvalidModel, HubError, HubUnavailable, Offline."""
         await asyncio.to_thread(self._partials.sweep)
         records = await asyncio.to_thread(self._index.records)
         counts: dict[str, int] = {}
@@ -209,14 +179,27 @@ class Puller:
             async with HubHttp(self._access, self._retry_policy) as http:
                 for file in missing:
                     await self._get(http, plan, file, _FileWatcher(counts, file, watcher))
-        try:
+        with writing_to(self._models_dir):
             return await asyncio.to_thread(self._record, plan)
-        except OSError as error:
-            raise storage_error(error, self._models_dir) from error
 
     async def newer(self, records: Iterable[ModelRecord]) -> list[NewerFiles]:
-        """The models of `records` of which the hub has newer files; see `newer_files`."""
-        return await newer_files(records, self._access, self._retry_policy)
+        """The models of `records` of which this hub has newer files: one request for each repository.
+        Raises HubError, HubUnavailable, Offline."""
+        ours = [
+            record
+            for record in records
+            if record.source.kind == "hub"
+            and (record.source.endpoint or _PUBLIC_HUB) == self._access.endpoint
+        ]
+        listed: dict[str, Repository | None] = {}
+        async with HubHttp(self._access, self._retry_policy) as http:
+            for repo in sorted({record.source.name for record in ours}):
+                try:
+                    listed[repo] = await read_repository(http, HubReference(repo))
+                except (HubNotFound, HubAccessDenied):
+                    listed[repo] = None
+        found = (_compared(record, listed[record.source.name]) for record in ours)
+        return sorted((newer for newer in found if newer is not None), key=lambda newer: newer.model)
 
     async def _choose(self, repository: Repository, reference: HubReference) -> tuple[HubModel, str | None]:
         models = select(repository, reference)

@@ -44,9 +44,7 @@ class HubReference(msgspec.Struct, frozen=True):
 
 def parse_reference(text: str) -> HubReference:
     """Parse `org/repo`, `org/repo:Q4_K_M`, `org/repo/file.gguf`, `hf.co/…`, or the URL of a page on huggingface.co.
-
-    Raises InvalidRequest.
-    """
+    Raises InvalidRequest."""
     if not text or len(text) > MAX_REFERENCE_LENGTH or not text.isprintable():
         raise InvalidRequest(
             f"The name {text[:80]!a} is no model's: it is empty, too long, or has characters that cannot be printed.",
@@ -169,11 +167,9 @@ def _shown(text: str) -> str:
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True):
-    """A suggested model. Sizes in 10^9 bytes, parameters in billions, context in tokens.
-
-    mmproj: its projector. memory_gb: memory to run it with 8,192 tokens. since: year and month of its weights.
-    active: parameters that a token uses, if not all. known_as: names that Ollama has for it.
-    """
+    """A suggested model. Sizes in 10^9 bytes, parameters in billions, context in tokens. mmproj: its projector.
+    memory_gb: memory to run it with 8,192 tokens. since: year and month of its weights. active: parameters that a
+    token uses, if not all. known_as: names that Ollama has for it."""
 
     name: str
     title: str

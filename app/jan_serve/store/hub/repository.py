@@ -81,10 +81,8 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
-    """Read the repository at the reference's revision (default: `main`).
-
-    Raises HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline.
-    """
+    """Read the repository at the reference's revision (default: `main`). Raises HubNotFound, HubAccessDenied,
+    HubError, HubUnavailable, Offline."""
     revision = reference.revision or "main"
     url = f"{http.access.endpoint}/api/models/{reference.repo}/revision/{quote(revision, safe='')}"
     answer = await http.answer(url, MAX_LISTING_BYTES, params={"blobs": "true"})

@@ -35,10 +35,8 @@ class FoundFile(msgspec.Struct, frozen=True):
 
 
 class FoundModel(msgspec.Struct, frozen=True):
-    """A model of another program. label: its name there. aliases: additional names for requests.
-
-    problem: why it cannot be imported, if the finder knows a reason.
-    """
+    """A model of another program. label: its name there. aliases: additional names for requests. problem: why it
+    cannot be imported, if the finder knows a reason."""
 
     kind: SourceKind
     label: str

@@ -171,10 +171,8 @@ class PeerConnection:
 async def connect(
     host: str, port: int, name: str, key: bytes, *, connect_s: float, patience_s: float
 ) -> PeerConnection:
-    """Connect as the client of this name. Raises PeerFailed, also if the peer does not know the key.
-
-    connect_s: for the connection, and again for the handshake.
-    """
+    """Connect as the client of this name. Raises PeerFailed, also if the peer does not know the key. connect_s: for
+    the connection, and again for the handshake."""
     with _as_peer_failure():
         async with asyncio.timeout(connect_s):
             try:
@@ -200,9 +198,7 @@ async def accept(
     patience_s: float,
 ) -> tuple[str, PeerConnection]:
     """The server's side of the handshake: the client's name and the connection. key_of: None for unknown names.
-
-    Raises PeerFailed; the caller then closes the writer.
-    """
+    Raises PeerFailed; the caller then closes the writer."""
     with _as_peer_failure():
         async with asyncio.timeout(handshake_s):
             magic, length = _HELLO.unpack(await reader.readexactly(_HELLO.size))

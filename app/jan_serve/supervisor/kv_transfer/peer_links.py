@@ -64,10 +64,8 @@ class TcpPeerLinks:
     # Links
 
     async def initialize(self, caller: str, local_id: str, remote_id: str) -> PeerEndpoint:
-        """The endpoint, with a new name and key, that this peer may fetch from. Starts to listen.
-
-        Raises InvalidRequest, PeerFailed.
-        """
+        """The endpoint, with a new name and key, that this peer may fetch from. Starts to listen. Raises
+        InvalidRequest, PeerFailed."""
         for name, param in ((local_id, "local_engine_id"), (remote_id, "remote_engine_id")):
             if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
                 raise InvalidRequest(f"{param}: must have 1 to {MAX_NAME_BYTES} bytes", param=param)
@@ -140,10 +138,8 @@ class TcpPeerLinks:
         return self._kept.free((caller, session))
 
     async def fetch(self, wanted: RemoteState, taker: StateHolder, state: int) -> None:
-        """Copy a state from a peer into a worker, as its `state`, which the caller drops there in every case.
-
-        Raises InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel.
-        """
+        """Copy a state from a peer into a worker, as its `state`, which the caller drops there in every case. Raises
+        InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel."""
         link = self._links.get((wanted.caller, wanted.engine))
         if link is None or link.peer is None:
             raise InvalidRequest(

@@ -271,10 +271,8 @@ async def ping(connection: PeerConnection) -> None:
 
 
 async def pull(connection: PeerConnection, session: int, taker: StateHolder, state: int) -> None:
-    """Copy the peer's state of a session into a worker, as its `state`. The peer then drops its own.
-
-    Raises PeerFailed, InvalidState, Overloaded, and the worker's errors; the worker may then hold a part of the state.
-    """
+    """Copy the peer's state of a session into a worker, as its `state`. The peer then drops its own. Raises
+    PeerFailed, InvalidState, Overloaded, and the worker's errors; the worker may then hold a part of the state."""
     found = await _request(connection, Fetch(session))
     if not isinstance(found, Found) or not 0 < found.total <= _MAX_STATE_BYTES:
         raise PeerFailed("The other server did not say how large its cache is.")

@@ -15,11 +15,8 @@ from jan_serve.store.model_memory import Footprint, FreeMemory
 
 
 class Occupant(msgspec.Struct, frozen=True):
-    """A model that is loaded, loading or unloading (leaving).
-
-    last_used: seconds of a monotonic clock. memory: bytes that its unload frees; memory_on_device: of them, those on
-    accelerators.
-    """
+    """A model that is loaded, loading or unloading (leaving). last_used: seconds of a monotonic clock. memory: bytes
+    that its unload frees; memory_on_device: of them, those on accelerators."""
 
     name: str
     leases: int = 0
@@ -32,11 +29,9 @@ class Occupant(msgspec.Struct, frozen=True):
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
-    """Bytes of a model that is loaded or loading.
-
-    on_device: on accelerators. unseen: bytes that the system still reports as available: not allocated yet, or pages of
-    a mapped file, which the system could drop but the model needs.
-    """
+    """Bytes of a model that is loaded or loading. on_device: on accelerators. unseen: bytes that the system still
+    reports as available: not allocated yet, or pages of a mapped file, which the system could drop but the model
+    needs."""
 
     total: int = 0
     on_device: int = 0
@@ -45,9 +40,7 @@ class MemoryUse(msgspec.Struct, frozen=True):
 
 class Room(msgspec.Struct, frozen=True):
     """free: bytes that a new model may use now, None if memory is not measured; free_on_device: on accelerators.
-
-    max_loaded: models at once; 0 is no limit.
-    """
+    max_loaded: models at once; 0 is no limit."""
 
     free: int | None = None
     free_on_device: int = 0
@@ -72,10 +65,8 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class CannotFit(msgspec.Struct, frozen=True):
-    """It does not fit even with every unpinned model evicted. available: bytes that would be free then.
-
-    on_device: the figures are those of the accelerators, where it does not fit.
-    """
+    """It does not fit even with every unpinned model evicted. available: bytes that would be free then. on_device:
+    the figures are those of the accelerators, where it does not fit."""
 
     needed: int
     available: int
@@ -96,9 +87,8 @@ def plan_load(
     name: str, size: Footprint, group: str | None, occupants: Sequence[Occupant], room: Room
 ) -> Decision:
     """name, size, group: of a model that requests wait for. An occupant of that name holds an older file of it, and
-    must go.
-    """
-    must_go = [other for other in occupants if other.name == name or _is_of(other, group)]
+    must go."""
+    must_go = [each for each in occupants if each.name == name or (group is not None and each.group == group)]
     pinned = [other for other in occupants if other.pinned and other.name != name]
     in_the_way = [other for other in must_go if other in pinned]
     if in_the_way or (room.max_loaded and len(pinned) >= room.max_loaded):
@@ -137,26 +127,16 @@ def free_for_models(free: FreeMemory, used: Iterable[MemoryUse], budget: int | N
     return max(room, 0)
 
 
-def _is_of(other: Occupant, group: str | None) -> bool:
-    return group is not None and other.group == group
-
-
 def _needs_device(size: Footprint, room: Room) -> int:
     """Without any accelerator the model runs on the CPU, unless its settings require one: the worker knows."""
     return size.on_device if room.has_accelerators else 0
 
 
 def _smallest_eviction(
-    size: Footprint,
-    occupants: Sequence[Occupant],
-    room: Room,
-    must_go: list[Occupant],
-    more: list[Occupant],
+    size: Footprint, occupants: Sequence[Occupant], room: Room, must_go: list[Occupant], more: list[Occupant]
 ) -> list[Occupant] | None:
     """Those that must go and the fewest of `more`, from its start, that make room; None if even all are not enough.
-
-    Tries room for the whole context first, then for the minimum.
-    """
+    Tries room for the whole context first, then for the minimum."""
     for amount in (size.total, size.least):
         for count in range(len(more) + 1):
             chosen = [*must_go, *more[:count]]
@@ -176,14 +156,10 @@ def _fits(
 ) -> bool:
     if room.max_loaded and len(occupants) - len(chosen) >= room.max_loaded:
         return False
-    return _has_memory(size, amount, room, chosen)
-
-
-def _has_memory(size: Footprint, amount: int, room: Room, gone: Sequence[Occupant]) -> bool:
     if room.free is None:
         return True
-    on_device = room.free_on_device + sum(other.memory_on_device for other in gone)
-    return amount <= room.free + _memory(gone) and _needs_device(size, room) <= on_device
+    on_device = room.free_on_device + sum(other.memory_on_device for other in chosen)
+    return amount <= room.free + _memory(chosen) and _needs_device(size, room) <= on_device
 
 
 def _memory(occupants: Iterable[Occupant]) -> int:
@@ -228,11 +204,7 @@ def load_error(
                 f" {'close other programs' if budget is None else f'a memory_budget above {_gb(budget)}'}."
             )
     return InsufficientMemory(
-        message,
-        retry_after=None,
-        param="model",
-        needed_bytes=reason.needed,
-        available_bytes=reason.available,
+        message, retry_after=None, param="model", needed_bytes=reason.needed, available_bytes=reason.available
     )
 
 

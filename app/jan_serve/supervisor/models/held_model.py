@@ -161,12 +161,9 @@ class HeldModel:
     async def generate(
         self, request: EngineRequest, log: AnswerLog | None = None
     ) -> AsyncGenerator[EngineEvent]:
-        """Yield the request's events up to RequestCompleted. Closing the iterator aborts the request.
-
-        log: of an answer that was begun before, or is to go on later.
-
-        A state for another server ends with its worker, so those requests are not tried again.
-        """
+        """Yield the request's events up to RequestCompleted. Closing the iterator aborts the request. log: of an
+        answer that was begun before, or is to go on later. A state for another server ends with its worker, so those
+        requests are not tried again."""
         moves = request.keep_state or request.resume is not None
         written = WrittenAnswer(request)
         for event in log or ():

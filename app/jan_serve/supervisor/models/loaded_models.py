@@ -10,18 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import msgspec
 
 from jan_serve.core.models import ModelFacts, ModelSource
 from jan_serve.errors import JanServeError, ModelFailed, copy_error
 from jan_serve.placement.report import advice, lines
-from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.eviction import (
     CannotFit,
-    Decision,
     Evict,
     Excluded,
     Load,
@@ -31,37 +28,36 @@ from jan_serve.supervisor.models.eviction import (
     load_error,
     plan_load,
 )
-from jan_serve.supervisor.models.model_history import ModelHistory, Pause, Refuse
+from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel
 from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation, Retention
 from jan_serve.supervisor.workers.child_process import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
-T = TypeVar("T")
+
+class Waiter(msgspec.Struct, frozen=True, eq=False):
+    """One waiting request. `granted` gets the model, or the error that rejects it.
+
+    patient: it waits through a back-off of any length.
+    """
+
+    source: ModelSource
+    patient: bool
+    granted: asyncio.Future[ResidentModel]
 
 
-class Waiter(Generic[T]):
-    """One waiting request. `granted` gets its grant, or the error that rejects it."""
-
-    def __init__(self, source: ModelSource, *, patient: bool) -> None:
-        self.source = source
-        self.patient = patient
-        self.granted: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-
-class LeaseQueue(Generic[T]):
+class LeaseQueue:
     """All waiting requests in order of arrival. A waiter leaves when it is granted, rejected or cancelled."""
 
     def __init__(self) -> None:
-        self._waiters: list[Waiter[T]] = []
+        self._waiters: list[Waiter] = []
 
-    def join(self, source: ModelSource, *, patient: bool = False) -> Waiter[T]:
-        """patient: it waits through a back-off of any length."""
-        waiter = Waiter[T](source, patient=patient)
+    def join(self, source: ModelSource, *, patient: bool = False) -> Waiter:
+        waiter = Waiter(source, patient, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         return waiter
 
-    def leave(self, waiter: Waiter[T]) -> None:
+    def leave(self, waiter: Waiter) -> None:
         """No effect if it was granted or rejected already."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
@@ -73,7 +69,7 @@ class LeaseQueue(Generic[T]):
     def waiting(self, name: str) -> int:
         return sum(waiter.source.name == name for waiter in self._waiters)
 
-    def take(self, source: ModelSource, *, patient: bool = True) -> list[asyncio.Future[T]]:
+    def take(self, source: ModelSource, *, patient: bool = True) -> list[asyncio.Future[ResidentModel]]:
         """Remove all waiters for this source; returns their open futures, oldest first. patient: patient ones too."""
         taken = [
             waiter for waiter in self._waiters if waiter.source == source and (patient or not waiter.patient)
@@ -111,7 +107,7 @@ class LoadedModels:
         """Loaded, loading or unloading models by name."""
         self.histories: dict[str, ModelHistory] = {}
         """Every model that was requested, by name."""
-        self.queue: LeaseQueue[ResidentModel] = LeaseQueue()
+        self.queue = LeaseQueue()
         self.held_back: frozenset[str] = frozenset()
         """Models that get no new request because another model waits for their room."""
         self.being_removed: set[str] = set()
@@ -197,25 +193,7 @@ class LoadedModels:
                     logger.info("load of %s cancelled: no request waits for it", resident.source.name)
                     resident.stop()
             case ModelFacts() as facts:
-                history = self.histories[resident.source.name]
-                if history.projector_fault:
-                    facts = msgspec.structs.replace(facts, projector_fault=history.projector_fault)
-                history.loaded(facts)
-                logger.info(
-                    "%s is ready: %s, pid %s", resident.source.name, _summary(facts), resident.worker.pid
-                )
-                if facts.placement_warning:
-                    logger.warning("%s: %s", resident.source.name, facts.placement_warning)
-                if len(facts.placement) > 1:
-                    for line in (*lines(facts.placement), *advice(facts.placement)):
-                        logger.info("%s: %s", resident.source.name, line)
-                if history.lost_devices:
-                    lost = ", ".join(history.lost_devices)
-                    logger.warning("%s: devices lost since an earlier load: %s", resident.source.name, lost)
-                resident.become_ready(facts)
-                self._preparation.forget_all()
-                if not resident.retiring:
-                    self._grant(resident)
+                self._loaded(resident, facts)
             case WorkerEnd() as end if (
                 resident.optional_projector is not None
                 and not end.requested
@@ -230,6 +208,26 @@ class LoadedModels:
                 self._refuse_load(resident.source, error, patience_s=self._limits.restart.patience_s)
                 resident.stop()
 
+    def _loaded(self, resident: ResidentModel, facts: ModelFacts) -> None:
+        name, history = resident.source.name, self.histories[resident.source.name]
+        if history.projector_fault:
+            facts = msgspec.structs.replace(facts, projector_fault=history.projector_fault)
+        history.loaded(facts)
+        logger.info("%s is ready: %s, pid %s", name, _summary(facts), resident.worker.pid)
+        if facts.placement_warning:
+            logger.warning("%s: %s", name, facts.placement_warning)
+        if len(facts.placement) > 1:
+            for line in (*lines(facts.placement), *advice(facts.placement)):
+                logger.info("%s: %s", name, line)
+        if history.lost_devices:
+            logger.warning(
+                "%s: devices lost since an earlier load: %s", name, ", ".join(history.lost_devices)
+            )
+        resident.become_ready(facts)
+        self._preparation.forget_all()
+        if not resident.retiring:
+            self._grant(resident)
+
     def _load_crashed(self, resident: ResidentModel, end: WorkerEnd) -> None:
         """See ModelHistory.load_crashed; else the requests that wait for it get an error."""
         history = self.histories[resident.source.name]
@@ -238,8 +236,7 @@ class LoadedModels:
             logger.warning("%s is loaded again: %s", resident.source.name, end)
             return
         message = f"The model `{resident.source.name}` could not be loaded: {end}."
-        verdict = history.verdict(self._clock())
-        retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
+        retry_after = history.verdict(self._clock()).delay_s or None
         error = ModelFailed(message, retry_after=retry_after, param="model")
         self.queue.refuse(resident.source, history.unusable() or error)
 
@@ -250,13 +247,15 @@ class LoadedModels:
         history.projector_crashes.append(fault)
         next_try = "for text only" if history.projector_fault else "again"
         logger.warning("loading %s %s: %s", resident.source.name, next_try, fault)
-        resident.mark_gone()
-        self._forget(resident)
+        self._gone(resident)
 
     def _lost(self, resident: ResidentModel, end: WorkerEnd) -> None:
         """Its worker crashed. The client has failed its requests; their leases hold nothing."""
         by_request = resident.trial is not None and resident.trial.is_alone
         self.histories[resident.source.name].ended(end, self._clock(), by_request=by_request)
+        self._gone(resident)
+
+    def _gone(self, resident: ResidentModel) -> None:
         resident.mark_gone()
         self._forget(resident)
 
@@ -282,17 +281,15 @@ class LoadedModels:
                 if resident.usable and source.name not in (held_back or ()):
                     self._grant(resident)
                 continue
-            verdict = self.histories[source.name].verdict(now)
-            patience_s = self._limits.restart.patience_s
-            if isinstance(verdict, Refuse) or (isinstance(verdict, Pause) and verdict.delay_s > patience_s):
-                history = self.histories[source.name]
+            history = self.histories[source.name]
+            verdict = history.verdict(now)
+            if verdict.given_up or verdict.delay_s > self._limits.restart.patience_s:
                 unusable = history.unusable()
                 # An answer that has begun waits for any pause.
                 self.queue.refuse(source, unusable or history.refusal(verdict), patient=unusable is not None)
+            if verdict.delay_s:
                 if self.queue.waiting(source.name):
                     pauses.append(verdict.delay_s)
-            elif isinstance(verdict, Pause):
-                pauses.append(verdict.delay_s)
             elif held_back is None:
                 # First come, first served: later models get no room before this one, even if they would fit.
                 held_back = self._provide(source)
@@ -310,17 +307,20 @@ class LoadedModels:
             self._refuse_load(source, needs)
             return None
         room = self._room(needs)
-        match self._plan(source, needs.footprint, room):
+        group = self.histories[source.name].retention.group
+        occupants = [
+            resident.occupant(self.histories[resident.source.name].retention)
+            for resident in self.residents.values()
+        ]
+        match plan_load(source.name, needs.footprint, group, occupants, room):
             case Load():
                 self._load(source, needs, room)
                 return None
             case Evict(names):
                 for name in names:
                     is_reload = name == source.name  # an older revision of its file or settings
-                    self._unload(
-                        self.residents[name],
-                        "reloaded with changed settings" if is_reload else f"evicted for {source.name}",
-                    )
+                    why = "reloaded with changed settings" if is_reload else f"evicted for {source.name}"
+                    self._unload(self.residents[name], why)
                 return frozenset(names)
             case Wait(names):
                 return frozenset(names)
@@ -334,23 +334,14 @@ class LoadedModels:
         if needs.free is None:
             return Room(max_loaded=self._limits.max_loaded)
         residents = self.residents.values()
-        free = free_for_models(
-            needs.free, [resident.memory for resident in residents], self._limits.memory_budget
+        used = [resident.memory for resident in residents]
+        loading = sum(each.memory.on_device for each in residents if each.state is LoadState.LOADING)
+        return Room(
+            free_for_models(needs.free, used, self._limits.memory_budget),
+            max(0, sum(needs.free.accelerators) - loading),
+            self._limits.max_loaded,
+            has_accelerators=bool(needs.free.accelerators),
         )
-        loading = sum(
-            resident.memory.on_device for resident in residents if resident.state is LoadState.LOADING
-        )
-        free_on_device = max(0, sum(needs.free.accelerators) - loading)
-        has_accelerators = bool(needs.free.accelerators)
-        return Room(free, free_on_device, self._limits.max_loaded, has_accelerators=has_accelerators)
-
-    def _plan(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
-        group = self.histories[source.name].retention.group
-        occupants = [
-            resident.occupant(self.histories[resident.source.name].retention)
-            for resident in self.residents.values()
-        ]
-        return plan_load(source.name, size, group, occupants, room)
 
     def _refuse_load(self, source: ModelSource, error: JanServeError, *, patience_s: float = 0.0) -> None:
         """A load failed or cannot begin. Answers that have begun wait for the next try, and other requests if it comes
@@ -362,9 +353,9 @@ class LoadedModels:
             self.queue.refuse(source, error, patient=pause_s is None)
 
     def _load(self, source: ModelSource, needs: LoadNeeds, room: Room) -> None:
+        settings = needs.settings
         if self.histories[source.name].projector_fault:
-            settings = msgspec.structs.replace(needs.settings, projector=None)
-            needs = msgspec.structs.replace(needs, settings=settings)
+            settings = msgspec.structs.replace(settings, projector=None)
         if room.free is not None:
             # If the worker chooses the context, it must fit into the memory measured as free.
             size = needs.footprint
@@ -372,9 +363,9 @@ class LoadedModels:
             # The memory budget covers the prompt cache in RAM too.
             cache_bytes = None if self._limits.memory_budget is None else max(0, room.free - size.total)
             settings = msgspec.structs.replace(
-                needs.settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
+                settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
             )
-            needs = msgspec.structs.replace(needs, settings=settings)
+        needs = msgspec.structs.replace(needs, settings=settings)
         worker = WorkerProcess(
             source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
         )

@@ -47,7 +47,6 @@ class RequestTrials:
         self._changed = asyncio.Event()
 
     async def turn(self, tries: Tries) -> None:
-        """Wait until this request may run."""
         while self._suspects and self._suspects[0] is not tries:
             await self._changed.wait()
 
@@ -74,8 +73,13 @@ class Tries:
     def again(self, error: EngineFailure) -> None:
         """Its worker ended. Raises the error for its client if it is not tried again."""
         self._ends += 1
+        if self._ends > self._retry and self.is_alone:
+            raise EngineCrashed(
+                f"{error.message.removesuffix(SEND_AGAIN)} It ended {self._ends} times while it ran this request, at"
+                " last while it ran nothing else: the request is not tried again."
+            )
         if self._ends > self._retry:
-            raise self._last(error)
+            raise error
         self._trials.retries_total += 1
         if self._ends > 1 and not self.is_alone:
             self.is_alone = True
@@ -92,32 +96,12 @@ class Tries:
         if self.is_alone:
             self._trials.remove(self)
 
-    def _last(self, error: EngineFailure) -> EngineFailure:
-        if not self.is_alone:
-            return error
-        return EngineCrashed(
-            f"{error.message.removesuffix(SEND_AGAIN)} It ended {self._ends} times while it ran this request, at last"
-            " while it ran nothing else: the request is not tried again."
-        )
 
+class Verdict(msgspec.Struct, frozen=True):
+    """A model may start in `delay_s` seconds. given_up: it crashed too often; reject its requests until then."""
 
-class Start(msgspec.Struct, frozen=True):
-    """The model may start now."""
-
-
-class Pause(msgspec.Struct, frozen=True):
-    """Back-off: it may start in `delay_s` seconds."""
-
-    delay_s: float
-
-
-class Refuse(msgspec.Struct, frozen=True):
-    """It crashed too often: reject its requests for `delay_s` seconds."""
-
-    delay_s: float
-
-
-Verdict = Start | Pause | Refuse
+    delay_s: float = 0.0
+    given_up: bool = False
 
 
 class CrashLog:
@@ -141,16 +125,15 @@ class CrashLog:
         """Whether the model may start. The end of a cool-down resets the count."""
         if self._failed_until is not None:
             if now < self._failed_until:
-                return Refuse(self._failed_until - now)
+                return Verdict(self._failed_until - now, given_up=True)
             self._failed_until = None
             self._recent.clear()
             self._consecutive = 0
         if self._consecutive == 0:
-            return Start()
+            return Verdict()
         pauses = self._limits.backoff_s
         pause = pauses[min(self._consecutive, len(pauses)) - 1]
-        delay = self._recent[-1] + pause - now
-        return Pause(delay) if delay > 0 else Start()
+        return Verdict(max(0.0, self._recent[-1] + pause - now))
 
 
 _PROJECTOR_TRIES = 2
@@ -203,8 +186,7 @@ class ModelHistory:
     @property
     def projector_fault(self) -> str:
         """Why the next load leaves the projector out; empty if it does not. One crash may have any cause, such as the
-        kernel's out-of-memory killer: the projector is blamed for the second in a row.
-        """
+        kernel's out-of-memory killer: the projector is blamed for the second in a row."""
         return self.projector_crashes[-1] if len(self.projector_crashes) >= _PROJECTOR_TRIES else ""
 
     def seen(self, source: ModelSource, retention: Retention) -> None:
@@ -212,22 +194,23 @@ class ModelHistory:
         self.retention = retention
         if source != self.source:
             self.source = source
-            self.reason = None
             self.modalities = ()
             self.has_loaded = False
-            self._crashed_loads = 0
-            self._forget_load_crashes()
+            self._start_anew()
             self._crashes = CrashLog(self._limits)
+
+    def _start_anew(self) -> None:
+        self.reason = None
+        self._crashed_loads = 0
+        self._forget_load_crashes()
 
     def loaded(self, facts: ModelFacts) -> None:
         self.loads_total += 1
         self.has_loaded = True
-        self._crashed_loads = 0
+        self._start_anew()
         self.nobody_waits()
         self.modalities = facts.modalities
-        self._forget_load_crashes()
         self.parallel = max(facts.parallel, 1)
-        self.reason = None
         # The names of other machines' devices are numbers, and their descriptions addresses.
         found = frozenset(
             device.description if device.kind == "rpc" else device.name
@@ -239,8 +222,7 @@ class ModelHistory:
 
     def load_crashed(self, end: WorkerEnd, retry: int) -> bool:
         """Count a crash in a load. Returns whether the load shall be tried again: several times for each `retry` if
-        the file has loaded before, else once if native code ended.
-        """
+        the file has loaded before, else once if native code ended."""
         if self.has_loaded and (end.stall is None or end.stall.phase == "silent"):
             self._crashed_loads += 1
             return self._crashed_loads <= _LOADS * retry
@@ -254,11 +236,9 @@ class ModelHistory:
         return not is_second
 
     def load_failed(self, error: JanServeError, now: float, retry: int) -> float | None:
-        """Count a load that failed without a crash. Returns the seconds to the next try, None if there is none.
-
-        The file has loaded before, so that what is missing, such as memory, may come back; a setting that is not met
-        stays so. The pauses double: the tries end within about a minute.
-        """
+        """Count a load that failed without a crash. Returns the seconds to the next try, None if there is none. The
+        file has loaded before, so that what is missing, such as memory, may come back; a setting that is not met
+        stays so. The pauses double: the tries end within about a minute."""
         self.reason = error.message
         if not self.has_loaded or not isinstance(error, Unavailable) or self._failed_loads >= _LOADS * retry:
             return None
@@ -299,10 +279,7 @@ class ModelHistory:
 
     def verdict(self, now: float) -> Verdict:
         verdict = self._crashes.verdict(now)
-        delay_s = self._next_load - now
-        if isinstance(verdict, Refuse) or delay_s <= 0:
-            return verdict
-        return Pause(max(delay_s, verdict.delay_s) if isinstance(verdict, Pause) else delay_s)
+        return verdict if verdict.given_up else Verdict(max(verdict.delay_s, self._next_load - now))
 
     def unusable(self) -> InvalidModel | None:
         """The error for requests if the file cannot be loaded at all, as far as is known."""
@@ -314,17 +291,16 @@ class ModelHistory:
             f" ({self.file_fault})."
         )
 
-    def refusal(self, verdict: Pause | Refuse) -> ModelFailed:
+    def refusal(self, verdict: Verdict) -> ModelFailed:
         """The error for requests while the verdict holds."""
-        name, reason = self.source.name, self.reason or "no reason was given"
-        match verdict:
-            case Refuse():
-                message = f"The model `{name}` crashed {self._limits.max_crashes} times and was given up ({reason})."
-            case Pause():
-                failed = "could not be loaded" if self._failed_loads else "crashed"
-                message = f"The model `{name}` {failed} and is about to be started again ({reason})."
+        if verdict.given_up:
+            what = f"crashed {self._limits.max_crashes} times and was given up"
+        else:
+            failed = "could not be loaded" if self._failed_loads else "crashed"
+            what = f"{failed} and is about to be started again"
         return ModelFailed(
-            f"{message} It may be tried again in {verdict.delay_s:.0f} s.",
+            f"The model `{self.source.name}` {what} ({self.reason or 'no reason was given'})."
+            f" It may be tried again in {verdict.delay_s:.0f} s.",
             retry_after=verdict.delay_s,
             param="model",
         )

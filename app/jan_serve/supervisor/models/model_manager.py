@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
 from jan_serve.core.caller import client as current_client
-from jan_serve.core.models import ManagerSnapshot, ModelFacts, ModelSource
+from jan_serve.core.models import ManagerSnapshot, ModelSource
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings
@@ -65,11 +65,9 @@ class ModelManager:
         on_load: Callable[[], None] = lambda: None,
         spare: SpareWorker | None = None,
     ) -> None:
-        """worker_command: of a worker process. clock: monotonic seconds; timer follows it.
-
-        meter: None does not measure memory. on_load: called when a load has begun; it must not block.
-        spare: the first load takes its process. The manager closes it.
-        """
+        """worker_command: of a worker process. clock: monotonic seconds; timer follows it. meter: None does not
+        measure memory. on_load: called when a load has begun; it must not block. spare: the first load takes its
+        process. The manager closes it."""
         self._resolver = resolver
         self._limits = limits or ManagerLimits()
         self._clock = clock
@@ -78,7 +76,7 @@ class ModelManager:
         self._on_load = on_load
         self._load_begun = asyncio.Event()
         self._loaded = LoadedModels(
-            tuple(worker_command), self._limits, clock, preparation, self._notify, self._spare, self._begin
+            worker_command, self._limits, clock, preparation, self._notify, self._spare, self._begin
         )
         self._preload: asyncio.Task[None] | None = None
         self._reports: set[asyncio.Task[None]] = set()
@@ -158,14 +156,10 @@ class ModelManager:
         assert resident.client is not None
         if not resident.is_reported:
             resident.is_reported = True
-            self._report(resident.source, resident.client.facts)
-
-    def _report(self, source: ModelSource, facts: ModelFacts) -> None:
-        report = asyncio.create_task(
-            asyncio.to_thread(self._resolver.loaded, source, facts), name="report load"
-        )
-        self._reports.add(report)
-        report.add_done_callback(self._reports.discard)
+            told = asyncio.to_thread(self._resolver.loaded, resident.source, resident.client.facts)
+            report = asyncio.create_task(told, name="report load")
+            self._reports.add(report)
+            report.add_done_callback(self._reports.discard)
 
     async def _responds(self, resident: ResidentModel) -> bool:
         try:
@@ -176,10 +170,8 @@ class ModelManager:
             raise
 
     async def load_settings(self, name: str) -> EngineSettings:
-        """The settings with which a load of this model starts. Reads its header, in a thread.
-
-        Raises ModelNotFound, InvalidModel.
-        """
+        """The settings with which a load of this model starts. Reads its header, in a thread. Raises ModelNotFound,
+        InvalidModel."""
         return await asyncio.to_thread(
             lambda: self._resolver.needs(self._resolver.resolve(name).source).settings
         )
@@ -191,9 +183,7 @@ class ModelManager:
 
     async def preload(self, name: str | None) -> None:
         """Load a model before its first request, which reports a failure. Returns when the load has begun, or soon.
-
-        None is the default model. Call it once.
-        """
+        None is the default model. Call it once."""
         self._preload = asyncio.create_task(self._try_load(name), name="preload")
         begun = asyncio.create_task(self._load_begun.wait())
         await asyncio.wait({self._preload, begun}, timeout=_BEGINS_S, return_when=asyncio.FIRST_COMPLETED)
@@ -211,11 +201,9 @@ class ModelManager:
         self._on_load()
 
     async def unload(self, name: str, *, force: bool = False) -> bool:
-        """Unload a model; False if it was not loaded. Returns when its memory is free.
-
-        A load stops, and the requests that wait for it are rejected. Running requests finish first while new ones wait;
-        with force, running requests fail. Raises ModelNotFound, InvalidRequest.
-        """
+        """Unload a model; False if it was not loaded. Returns when its memory is free. A load stops, and the requests
+        that wait for it are rejected. Running requests finish first while new ones wait; with force, running requests
+        fail. Raises ModelNotFound, InvalidRequest."""
         source = (await asyncio.to_thread(self._resolver.resolve, name)).source
         resident = self._loaded.residents.get(source.name)
         error = Unavailable(f"The model `{source.name}` was unloaded by request.")
@@ -268,10 +256,8 @@ class ModelManager:
         return ManagerSnapshot(draining=self._draining, models=statuses)
 
     async def suspend(self, error: JanServeError, drain_s: float) -> None:
-        """Reject requests with this error until `resume`, and end all workers; running requests have drain_s.
-
-        Returns when the memory is free. Requests are rejected before their model name is resolved.
-        """
+        """Reject requests with this error until `resume`, and end all workers; running requests have drain_s. Returns
+        when the memory is free. Requests are rejected before their model name is resolved."""
         self._closed = error
         await self._end_all(error, drain_s)
 
@@ -281,10 +267,8 @@ class ModelManager:
             self._closed = None
 
     async def shutdown(self, drain_s: float) -> None:
-        """Reject new requests, give those that hold or wait for a model drain_s to finish, then end all workers.
-
-        A second call, with less time, shortens the wait. Returns when every worker is reaped.
-        """
+        """Reject new requests, give those that hold or wait for a model drain_s to finish, then end all workers. A
+        second call, with less time, shortens the wait. Returns when every worker is reaped."""
         self._draining = True
         message = "The server is shutting down and takes no new requests."
         self._closed = Draining(message, retry_after=_RETRY_AFTER_STOP_S)
@@ -304,9 +288,7 @@ class ModelManager:
         self._notify()
         if drain_s > 0 and self._loaded.busy:
             logger.info("waiting up to %.0f s for running requests", drain_s)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(drain_s):
-                    await self._idle.wait()
+            await wait_at_most(self._idle, drain_s)
         self._loaded.refuse_all(error)
         for resident in self._loaded.residents.values():
             if resident.client is not None:
@@ -321,12 +303,8 @@ class ModelManager:
         source = resolved.source
         self._admit(source, resolved.retention)
         resident = self._loaded.residents.get(source.name)
-        if (
-            resident is not None
-            and resident.usable
-            and resident.source == source
-            and not self._loaded.must_wait(source)
-        ):
+        is_there = resident is not None and resident.usable and resident.source == source
+        if resident is not None and is_there and not self._loaded.must_wait(source):
             resident.hold()
             return resident
         with current_trace().spends("load"):
@@ -334,9 +312,7 @@ class ModelManager:
 
     async def _acquire_again(self, name: str | None, before: Resolved) -> ResidentModel:
         """The next worker of a model, for a request that held the one before: it has its place in the queue already.
-
-        Raises as `lease`; Unavailable if the file or the settings of its load have changed.
-        """
+        Raises as `lease`; Unavailable if the file or the settings of its load have changed."""
         source = (await asyncio.to_thread(self._resolver.resolve, name)).source
         self._refuse_when_closed()
         if source != before.source:
@@ -358,11 +334,8 @@ class ModelManager:
             self._notify()
 
     def _admit(self, source: ModelSource, retention: Retention) -> None:
-        """Raises Overloaded when the queue of this model is full.
-
-        A client's only request is let in up to twice the limit: many requests of one fill the first half, and many
-        clients cannot grow the queue without end.
-        """
+        """Raises Overloaded when the queue of this model is full. A client's only request is let in up to twice the
+        limit: many requests of one fill the first half, and many clients cannot grow the queue without end."""
         history = self._loaded.seen(source, retention)
         waiting = self._loaded.queue.waiting(source.name)
         resident = self._loaded.residents.get(source.name)

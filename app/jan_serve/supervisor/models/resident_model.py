@@ -17,7 +17,7 @@ from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
-from jan_serve.supervisor.models.model_history import ModelHistory, Pause, Refuse, Tries
+from jan_serve.supervisor.models.model_history import ModelHistory, Tries
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
@@ -87,20 +87,21 @@ class ResidentModel:
         """Its memory now: the estimate, and the prompt cache in RAM as of the last pulse."""
         pong, footprint = self.worker.pong, self._needs.footprint
         saved = pong.stats.cache_ram_bytes if pong is not None else 0
-        facts = None if self.client is None else self.client.facts
-        use = memory_while_loading(footprint) if facts is None else memory_when_loaded(footprint, facts)
+        if self.client is not None:
+            use = memory_when_loaded(footprint, self.client.facts)
+        else:
+            use = MemoryUse(footprint.total, footprint.on_device, unseen=footprint.total)
         return msgspec.structs.replace(use, total=use.total + saved)
 
     def load(self, on_begun: Callable[[], None]) -> None:
         """Start the load; `outcome` gets its result. on_begun: called once the worker has it; returns at once."""
         self._loading = asyncio.create_task(self._load(on_begun), name=f"load {self.source.name}")
 
-    def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
+    def become_ready(self, facts: ModelFacts) -> None:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
         self.state = LoadState.READY
         self.worker.listen(self.client)
-        return self.client
 
     def hold(self) -> None:
         self.leases += 1
@@ -169,20 +170,13 @@ class ResidentModel:
         self.gone.set()
 
 
-def memory_while_loading(footprint: Footprint) -> MemoryUse:
-    """The estimate; none of it is allocated yet."""
-    return MemoryUse(footprint.total, footprint.on_device, footprint.total)
-
-
 def memory_when_loaded(footprint: Footprint, facts: ModelFacts) -> MemoryUse:
     """The worker's figures as far as it reported them; layers on an accelerator are no longer in the mapped file."""
     if any(part.kind != "cpu" for part in facts.placement):
         weights = max(sum(part.weights for part in facts.placement), footprint.weights)
         # An integrated device has no memory of its own.
         on_device = sum(part.weights + part.cache for part in facts.placement if part.kind in ("gpu", "rpc"))
-        unseen = (
-            sum(part.weights for part in facts.placement if part.kind == "cpu") if footprint.mapped else 0
-        )
+        unseen = sum(part.weights for part in facts.placement if part.kind == "cpu" and footprint.mapped)
         return MemoryUse(weights + facts.kv_bytes + footprint.working, on_device, unseen)
     offloaded = facts.n_gpu_layers / (facts.n_layer + 1)
     weights = max(facts.size_bytes, footprint.weights)  # the facts omit the draft model
@@ -213,7 +207,7 @@ def model_status(
         stalls_total=history.stalls_total,
         retries_total=history.trials.retries_total,
         reason=history.reason,
-        retry_after_s=verdict.delay_s if isinstance(verdict, Pause | Refuse) else None,
+        retry_after_s=verdict.delay_s or None,
         taken_bytes=resident.memory.total if resident is not None else 0,
         ttl_left_s=resident.ttl_left_s(history.retention, now) if resident is not None else None,
         pinned=history.retention.pinned,
@@ -226,10 +220,5 @@ def _state(history: ModelHistory, resident: ResidentModel | None, now: float) ->
     if resident is not None and resident.state is not LoadState.GONE:
         dying = resident.worker.ending and resident.state is LoadState.READY
         return "restarting" if dying else resident.state.value
-    match history.verdict(now):
-        case Refuse():
-            return "failed"
-        case Pause():
-            return "restarting"
-        case _:
-            return "unloaded"
+    verdict = history.verdict(now)
+    return "failed" if verdict.given_up else "restarting" if verdict.delay_s else "unloaded"

@@ -40,9 +40,7 @@ class Sleeper:
 
     async def sleep(self, level: int) -> None:
         """End all workers; running requests have a grace period, then fail with Asleep. Returns when memory is free.
-
-        New requests are rejected at once. It does not wait for the loads of an earlier wake.
-        """
+        New requests are rejected at once. It does not wait for the loads of an earlier wake."""
         # Only a sleep waits while it holds the lock, and requests are rejected by then.
         async with self._lock:
             if not self._asleep:
@@ -55,9 +53,7 @@ class Sleeper:
 
     async def wake(self, tags: Iterable[str]) -> None:
         """Wake these parts; none means all. The last one reloads the models that were loaded, and waits for them.
-
-        Tags that are awake are ignored. A sleep in progress finishes first.
-        """
+        Tags that are awake are ignored. A sleep in progress finishes first."""
         async with self._lock:
             wanted = frozenset(tags)
             unknown = wanted - self._asleep

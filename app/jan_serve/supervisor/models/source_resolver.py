@@ -22,11 +22,8 @@ from jan_serve.store.model_memory import Footprint, FreeMemory
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a model stays in memory.
-
-    ttl_s: without a request; negative is for ever. pinned: never evicted, nor unloaded when idle. group: models
-    of one group are never in memory together.
-    """
+    """How long a model stays in memory. ttl_s: without a request; negative is for ever. pinned: never evicted, nor
+    unloaded when idle. group: models of one group are never in memory together."""
 
     ttl_s: float = 600.0
     pinned: bool = False
@@ -54,9 +51,7 @@ class SourceResolver(Protocol):
 
     def resolve(self, name: str | None) -> Resolved:
         """The model of this name or alias; None is the default model. Called once for every request: reads no GGUF.
-
-        Raises ModelNotFound.
-        """
+        Raises ModelNotFound."""
         ...
 
     def resolve_exact(self, name: str) -> ModelSource:
@@ -65,9 +60,7 @@ class SourceResolver(Protocol):
 
     def needs(self, source: ModelSource) -> LoadNeeds:
         """Settings and memory, from the GGUF header and the configuration. Called for every load; may take a second.
-
-        Raises InvalidModel, ModelNotFound.
-        """
+        Raises InvalidModel, ModelNotFound."""
         ...
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
@@ -108,20 +101,15 @@ class LoadPreparation:
 
     def result(self, source: ModelSource) -> LoadNeeds | JanServeError | None:
         """None while it runs. The first call starts it, as does a call that finds it too old."""
-        task = self._tasks.get(source)
-        if task is not None and task.done() and self._age(source) >= GOOD_FOR_S:
+        task, now = self._tasks.get(source), self._clock()
+        # Its age is from its end: a slow preparation would always be too old.
+        if task is not None and task.done() and now - self._done_at.get(source, now) >= GOOD_FOR_S:
             task = None
         if task is None:
-            task = self._tasks[source] = asyncio.create_task(
-                self._prepare(source), name=f"prepare {source.name}"
-            )
+            work = self._prepare(source)
+            task = self._tasks[source] = asyncio.create_task(work, name=f"prepare {source.name}")
             task.add_done_callback(lambda done: self._done(source, done))
         return task.result() if task.done() and not task.cancelled() else None
-
-    def _age(self, source: ModelSource) -> float:
-        """Seconds since its end, not its start: a slow preparation would always be too old."""
-        now = self._clock()
-        return now - self._done_at.get(source, now)
 
     def _done(self, source: ModelSource, task: asyncio.Task[LoadNeeds | JanServeError]) -> None:
         if self._tasks.get(source) is task:
@@ -176,10 +164,8 @@ class UpdatedWeights:
         self._updates: dict[str, _Update] = {}
 
     def update(self, source: ModelSource, path: str, number: int) -> Callable[[], None]:
-        """Serve this model, as `current` returned it, from that file. number: unique among updates.
-
-        Returns the function that undoes the update.
-        """
+        """Serve this model, as `current` returned it, from that file. number: unique among updates. Returns the
+        function that undoes the update."""
         with self._lock:
             before = self._updates.get(source.name)
             own = before.own if before is not None else source.path

@@ -80,11 +80,9 @@ def own_command(subcommand: str) -> tuple[str, ...]:
 
 
 def child_environment(inherited: Mapping[str, str], *, huge_pages: bool = False) -> dict[str, str]:
-    """The environment of a child of this process: no settings, no keys, no debugger on abort (ggml).
-
-    huge_pages: make glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all
-    weights and the KV cache, which then causes fewer TLB misses.
-    """
+    """The environment of a child of this process: no settings, no keys, no debugger on abort (ggml). huge_pages: make
+    glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all weights and the KV
+    cache, which then causes fewer TLB misses."""
     kept = {
         name: value
         for name, value in inherited.items()
@@ -278,10 +276,8 @@ class SpareWorker:
         self._expiry: asyncio.Task[None] | None = None
 
     async def start(self, command: Sequence[str], *, huge_pages: bool) -> None:
-        """Returns once it is spawned, or at once if it runs with this setting already; else that one ends.
-
-        A failure is left to the first load, which spawns its own.
-        """
+        """Returns once it is spawned, or at once if it runs with this setting already; else that one ends. A failure
+        is left to the first load, which spawns its own."""
         environment = child_environment(os.environ, huge_pages=huge_pages)
         if self._process is not None:
             if environment == self._environment:

@@ -120,11 +120,8 @@ SEND_AGAIN: Final = " Send the request again."
 
 
 class _Open(msgspec.Struct):
-    """An open request.
-
-    since: its start; None once the worker has sent its end and only the reader is late, and for parts of states, which
-    do not involve the engine thread.
-    """
+    """An open request. since: its start; None once the worker has sent its end and only the reader is late, and for
+    parts of states, which do not involve the engine thread."""
 
     since: float | None
     fail: Callable[[JanServeError], None]
@@ -164,11 +161,9 @@ class WorkerEngineClient:
 
     @asynccontextmanager
     async def opened(self, request: EngineRequest) -> AsyncGenerator[EventQueue]:
-        """Send a request; the block reads its events up to RequestCompleted. Its end aborts the request.
-
-        Reading raises the error of the worker's Failed, and EngineFailure if the worker ends. Raises InvalidRequest if
-        the request is too large for the pipe.
-        """
+        """Send a request; the block reads its events up to RequestCompleted. Its end aborts the request. Reading
+        raises the error of the worker's Failed, and EngineFailure if the worker ends. Raises InvalidRequest if the
+        request is too large for the pipe."""
         inbox = EventQueue()
         self._register(
             request.id,

@@ -23,11 +23,9 @@ _PROMPT = "Hello"
 async def try_model(
     name: str, path: str, settings: EngineSettings, command: Sequence[str], limits: WorkerLimits
 ) -> None:
-    """Returns once the file gave a token and its worker is gone.
-
-    Runs on the CPU from the mapped file, whatever the settings, to need little memory beside the loaded models. Raises
-    InvalidModel with the reason, InsufficientMemory.
-    """
+    """Returns once the file gave a token and its worker is gone. Runs on the CPU from the mapped file, whatever the
+    settings, to need little memory beside the loaded models. Raises InvalidModel with the reason,
+    InsufficientMemory."""
     changed = asyncio.Event()
     worker = WorkerProcess(name, command, limits, on_change=changed.set)
     load = LoadModel(path=path, settings=_small(settings))

@@ -50,10 +50,8 @@ class Watchdog:
         self._progress_at = now
 
     def resumed(self, now: float) -> None:
-        """This process was suspended, and the worker most likely too: the machine slept, or both were stopped.
-
-        No time before `now` counts against the worker; one that is really stuck is found by the time after it.
-        """
+        """This process was suspended, and the worker most likely too: the machine slept, or both were stopped. No
+        time before `now` counts against the worker; one that is really stuck is found by the time after it."""
         self._resumed_at = now
         self._progress_at = now
         if self.is_unanswered:

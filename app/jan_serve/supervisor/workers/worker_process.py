@@ -62,10 +62,8 @@ class WorkerState(StrEnum):
 
 
 class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker ended. requested: by `stop`. words: the reason on its stderr, safe to show.
-
-    status: "exit status 3", "signal SIGSEGV". stall: the reason, if it was killed for one.
-    """
+    """How a worker ended. requested: by `stop`. words: the reason on its stderr, safe to show. status: "exit status
+    3", "signal SIGSEGV". stall: the reason, if it was killed for one."""
 
     requested: bool
     status: str
@@ -106,10 +104,8 @@ class WorkerProcess:
         clock: Callable[[], float] = time.monotonic,
         spare: SpareWorker | None = None,
     ) -> None:
-        """on_change is called after every change of `state`, `load_fraction` or `outcome`; it must not block.
-
-        spare: a process that already runs is taken from it.
-        """
+        """on_change is called after every change of `state`, `load_fraction` or `outcome`; it must not block. spare:
+        a process that already runs is taken from it."""
         self.state = WorkerState.STARTING
         self.load_fraction = 0.0
         self.outcome: LoadOutcome | None = None
@@ -145,10 +141,8 @@ class WorkerProcess:
         return self._watchdog.pong
 
     async def start(self, load: LoadModel) -> None:
-        """Spawn it, unless there is a spare, and send the first frame. Raises OSError.
-
-        The load runs in the background; see `outcome`.
-        """
+        """Spawn it, unless there is a spare, and send the first frame. Raises OSError. The load runs in the
+        background; see `outcome`."""
         environment = child_environment(os.environ, huge_pages=load.settings.huge_pages)
         process = self._spare.take(environment) if self._spare is not None else None
         self._process = process or await ChildProcess.spawn(self._command, environment)
@@ -176,11 +170,8 @@ class WorkerProcess:
             self._channel.send_nowait(request)
 
     async def responds(self) -> bool:
-        """Ping it: False if it is gone, even if its end was not noticed yet.
-
-        Takes a fraction of a millisecond, even during a decode. A worker that stays silent counts as present: the
-        watchdog handles it.
-        """
+        """Ping it: False if it is gone, even if its end was not noticed yet. Takes a fraction of a millisecond, even
+        during a decode. A worker that stays silent counts as present: the watchdog handles it."""
         if self.ending or self.end is not None:
             return False
         answer = self._answered

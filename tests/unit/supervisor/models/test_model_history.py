@@ -7,7 +7,7 @@ import pytest
 from jan_serve.core.models import DeviceInfo, ModelSource
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.supervisor.limits import RestartLimits
-from jan_serve.supervisor.models.model_history import CrashLog, ModelHistory, Pause, Refuse, Start
+from jan_serve.supervisor.models.model_history import CrashLog, ModelHistory, Verdict
 from tests.support.fake_client import fake_facts
 
 
@@ -63,10 +63,10 @@ def test_a_file_that_has_loaded_is_tried_again_for_about_a_minute() -> None:
     assert history.load_failed(SettingsError("require_accelerator: there is none"), 0.0, 2) is None
     now, pauses = 0.0, list[float]()
     while (pause_s := history.load_failed(error, now, 2)) is not None:
-        assert history.verdict(now) == Pause(pause_s)
+        assert history.verdict(now) == Verdict(pause_s)
         pauses.append(pause_s)
         now += pause_s
-        assert history.verdict(now) == Start()
+        assert history.verdict(now) == Verdict()
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
     history.nobody_waits()
     assert history.load_failed(error, now, 0) is None
@@ -74,7 +74,7 @@ def test_a_file_that_has_loaded_is_tried_again_for_about_a_minute() -> None:
 
 
 def test_a_model_that_never_crashed_may_start() -> None:
-    assert CrashLog(RestartLimits()).verdict(0.0) == Start()
+    assert CrashLog(RestartLimits()).verdict(0.0) == Verdict()
 
 
 def test_pauses_are_one_two_four_seconds_and_then_stay() -> None:
@@ -85,10 +85,10 @@ def test_pauses_are_one_two_four_seconds_and_then_stay() -> None:
         now = 35.0 * crash
         log.record(now)
         verdict = log.verdict(now)
-        assert isinstance(verdict, Pause)
+        assert verdict.delay_s and not verdict.given_up
         pauses.append(verdict.delay_s)
-        assert isinstance(log.verdict(now + verdict.delay_s - 0.01), Pause)
-        assert log.verdict(now + verdict.delay_s) == Start()
+        assert log.verdict(now + verdict.delay_s - 0.01).delay_s
+        assert log.verdict(now + verdict.delay_s) == Verdict()
     assert pauses == [1.0, 2.0, 4.0, 4.0, 4.0]
 
 
@@ -96,29 +96,29 @@ def test_three_crashes_within_a_minute_fail_the_model_until_the_cool_down_is_ove
     log = CrashLog(RestartLimits())
     for now in (0.0, 29.0, 59.0):
         log.record(now)
-    assert log.verdict(59.0) == Refuse(60.0)
-    assert log.verdict(118.0) == Refuse(1.0)
-    assert log.verdict(119.0) == Start()
+    assert log.verdict(59.0) == Verdict(60.0, given_up=True)
+    assert log.verdict(118.0) == Verdict(1.0, given_up=True)
+    assert log.verdict(119.0) == Verdict()
 
 
 def test_after_the_cool_down_the_count_starts_anew() -> None:
     log = CrashLog(RestartLimits(cooldown_s=10.0))
     for now in (0.0, 1.0, 2.0):
         log.record(now)
-    assert log.verdict(12.0) == Start()
+    assert log.verdict(12.0) == Verdict()
     log.record(13.0)
-    assert log.verdict(13.0) == Pause(1.0)
+    assert log.verdict(13.0) == Verdict(1.0)
 
 
 def test_three_crashes_in_more_than_a_minute_do_not_fail_the_model() -> None:
     log = CrashLog(RestartLimits())
     for now in (0.0, 30.0, 60.0):
         log.record(now)
-    assert log.verdict(60.0) == Pause(4.0)
+    assert log.verdict(60.0) == Verdict(4.0)
 
 
 def test_a_minute_without_a_crash_ends_the_row() -> None:
     log = CrashLog(RestartLimits())
     for now, pause_s in ((0.0, 1.0), (59.0, 2.0), (119.0, 1.0), (150.0, 2.0)):
         log.record(now)
-        assert log.verdict(now) == Pause(pause_s)
+        assert log.verdict(now) == Verdict(pause_s)

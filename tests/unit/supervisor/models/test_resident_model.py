@@ -18,14 +18,13 @@ from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
     memory_when_loaded,
-    memory_while_loading,
     model_status,
 )
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.clock import TurnedClock
 from tests.support.fake_client import fake_facts
-from tests.support.residents import SIZE, resident
+from tests.support.residents import resident
 
 pytestmark = pytest.mark.anyio
 
@@ -58,10 +57,6 @@ def test_parts_on_an_integrated_device_are_in_main_memory(kind: str, expected: M
     )
     facts = fake_facts(n_layer=3, n_gpu_layers=4, size_bytes=100, kv_bytes=40, placement=parts)
     assert memory_when_loaded(size, facts) == expected
-
-
-def test_a_loading_model_has_allocated_nothing_yet() -> None:
-    assert memory_while_loading(SIZE) == MemoryUse(160, 30, 160)
 
 
 async def test_the_prompt_cache_in_memory_counts() -> None:
