@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -87,13 +88,14 @@ class ClusterMachine(msgspec.Struct, frozen=True):
 
 def capacity(wanted: Replicas, machines: Iterable[ClusterMachine]) -> int:
     """How many replicas fit on the machines."""
-    return sum(_capacity(wanted, machine) for machine in machines if machine.alive)
-
-
-def _capacity(wanted: Replicas, machine: ClusterMachine) -> int:
-    limits = [float(wanted.per_machine)]
-    if wanted.cpus:
-        limits.append(machine.cpus / wanted.cpus)
-    if wanted.gpus:
-        limits.append(machine.gpus / wanted.gpus)
-    return int(min(limits))
+    return sum(
+        int(
+            min(
+                wanted.per_machine,
+                machine.cpus / wanted.cpus if wanted.cpus else inf,
+                machine.gpus / wanted.gpus if wanted.gpus else inf,
+            )
+        )
+        for machine in machines
+        if machine.alive
+    )

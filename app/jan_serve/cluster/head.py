@@ -80,12 +80,8 @@ def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] =
     prepare()
     private_folder(log.parent)
     command = [ray_program(), "start", "--head", "--block", f"--node-ip-address={host}", f"--port={port}"]
-    command += [
-        "--include-dashboard=false",
-        "--disable-usage-stats",
-        f"--object-store-memory={OBJECT_STORE_BYTES}",
-    ]
-    head = _spawn(command, log)
+    command += ["--include-dashboard=false", "--disable-usage-stats"]
+    head = _spawn([*command, f"--object-store-memory={OBJECT_STORE_BYTES}"], log)
     deadline = time.monotonic() + START_S
     while _STARTED not in (text := log.read_text(encoding="utf-8", errors="replace")):
         if not is_running(head):
@@ -152,9 +148,8 @@ def read_record(path: Path) -> ClusterRecord | None:
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is damaged ({error}): delete it; `ray stop` ends the Ray processes of a machine"
-        ) from None
+        then = "delete it; `ray stop` ends the Ray processes of a machine"
+        raise StoreError(f"{path} is damaged ({error}): {then}") from None
 
 
 def write_record(path: Path, record: ClusterRecord) -> None:

@@ -52,13 +52,7 @@ def connected(address: str) -> Generator[None]:
     """Use the cluster at `host:port` in the block. Raises ClusterFailed."""
     ray = _ray()
     try:
-        ray.init(
-            address=address,
-            namespace=APPLICATION,
-            log_to_driver=False,
-            logging_level="error",
-            configure_logging=True,
-        )
+        ray.init(address=address, namespace=APPLICATION, log_to_driver=False, logging_level="error")
     except Exception as error:
         raise ClusterFailed(f"no Ray cluster at {address} takes this machine: {_last_line(error)}") from None
     try:

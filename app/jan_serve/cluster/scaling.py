@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 USED_SHARE = 0.7
@@ -19,12 +18,7 @@ def wanted_replicas(open_requests: float, slots: float) -> int:
 def by_open_requests(context: Any) -> tuple[int, dict[str, Any]]:
     """Ray Serve's autoscaling policy. context: its AutoscalingContext, with what `Replica` reports."""
     reported: dict[str, dict[Any, float]] = context.aggregated_metrics or {}
-    slots = _mean(reported.get(SLOTS, {}).values())
-    if not slots:  # no server has reported yet
+    slots = reported.get(SLOTS, {}).values()
+    if not (total := sum(slots)):  # no server has reported yet
         return context.target_num_replicas, {}
-    return wanted_replicas(sum(reported.get(OPEN_REQUESTS, {}).values()), slots), {}
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else 0.0
+    return wanted_replicas(sum(reported.get(OPEN_REQUESTS, {}).values()), total / len(slots)), {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum, auto
+from itertools import islice
 from random import Random
 from typing import Final
 
 from jan_serve.errors import ModelNotFound, Unavailable
 from jan_serve.fleet.node import Breaker, Node, NodeState, Role, WorkRate
 from jan_serve.fleet.prefixes import NO_KEYS, FleetPrefixIndex, PromptKeys
-from jan_serve.fleet.strategies import Candidates, Pool, Strategy, StrategyName, strategy
+from jan_serve.fleet.strategies import Candidates, Pool, StrategyName, strategy
 
 _MIN_GUESS: Final = 256.0
 """Tokens: shorter guesses say nothing about a cache."""
@@ -162,10 +163,6 @@ class Fleet:
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())
 
-    def use(self, choose: Strategy) -> None:
-        """Choose nodes in another way from now on."""
-        self._choose = choose
-
     def find(self, url: str) -> Node | None:
         return self._nodes.get(url)
 
@@ -192,15 +189,12 @@ class Fleet:
             self._nodes[url] = node
             self._any[role].add(node)
         elif node.role is not role:
-            self._leave_pools(node)
+            self._serve(node, (), ())
             self._any[node.role].remove(node)
-            node.role, node.models, node.aliases = role, (), ()
+            node.role = role
             self._any[role].add(node)
         if (names, further) != (node.models, node.aliases):
-            self._leave_pools(node)
-            node.models, node.aliases = names, further
-            for name in (*names, *further):
-                self._pools.setdefault((name, role), Pool()).add(node)
+            self._serve(node, names, further)
         node.speed = speed
         node.seen_s = now
         return node
@@ -209,7 +203,7 @@ class Fleet:
         """Its running requests end in peace; it gets no new ones. None if there is no such node."""
         node = self._nodes.pop(url, None)
         if node is not None:
-            self._leave_pools(node)
+            self._serve(node, (), ())
             self._any[node.role].remove(node)
             node.forget_cache()
         return node
@@ -230,12 +224,16 @@ class Fleet:
             node.forget_cache()
         return is_new
 
-    def _leave_pools(self, node: Node) -> None:
+    def _serve(self, node: Node, models: tuple[str, ...], aliases: tuple[str, ...]) -> None:
+        """Move the node to the pools of these names."""
         for name in (*node.models, *node.aliases):
             pool = self._pools[name, node.role]
             pool.remove(node)
             if not len(pool):
                 del self._pools[name, node.role]
+        node.models, node.aliases = models, aliases
+        for name in (*models, *aliases):
+            self._pools.setdefault((name, node.role), Pool()).add(node)
 
     # Choice
 
@@ -247,11 +245,8 @@ class Fleet:
 
     def _names(self) -> list[str]:
         """Names of models without aliases."""
-        return [
-            name
-            for name in dict.fromkeys(name for name, _ in self._pools)
-            if any(name in node.models for node in self._serving(name))
-        ]
+        names = dict.fromkeys(name for name, _ in self._pools)
+        return [name for name in names if any(name in node.models for node in self._serving(name))]
 
     def has_model(self, model: str) -> bool:
         return any((model, role) in self._pools for role in Role)
@@ -312,11 +307,8 @@ class Fleet:
 
     def _least_bad(self, candidates: Candidates) -> Node | None:
         """Fail open: with all breakers open, the one that closes first. A guess is better than a certain refusal."""
-        nodes = [
-            node
-            for node in candidates.pool
-            if node.state is NodeState.HEALTHY and node not in candidates.tried
-        ]
+        healthy = [node for node in candidates.pool if node.state is NodeState.HEALTHY]
+        nodes = [node for node in healthy if node not in candidates.tried]
         return min(nodes, key=lambda node: node.breaker.opens_in_s(candidates.now), default=None)
 
     def _unavailable(self, model: str | None, role: Role, pool: Pool, now: float) -> Unavailable:
@@ -325,9 +317,7 @@ class Fleet:
         if not len(pool):
             message = f"No {kind}node serves {what}. `jan-serve serve --proxy-url` adds one."
         else:
-            reasons = [
-                f"{node.name} is {why_not(node, now)}" for _, node in zip(range(3), pool, strict=False)
-            ]
+            reasons = [f"{node.name} is {why_not(node, now)}" for node in islice(pool, 3)]
             more = f", and {len(pool) - 3} more" if len(pool) > 3 else ""
             message = f"No {kind}node can take {what} now: {'; '.join(reasons)}{more}."
         return Unavailable(message, retry_after=RETRY_AFTER_S)

@@ -69,7 +69,7 @@ class Breaker:
 
     def fail(self, now: float, trial: int = 0) -> None:
         """A request that began before the pause says nothing about the trial."""
-        was_trial = self._ends_trial(trial) and self._open_until is not None and now >= self._open_until
+        was_trial = self.leave(trial) and self._open_until is not None and now >= self._open_until
         self._in_a_row += 1
         self._seen.append((now, False))
         if was_trial or (self._open_until is None and self._is_failing(now)):
@@ -77,11 +77,8 @@ class Breaker:
             self._open_until = now + pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
             self._openings = min(self._openings + 1, 10)
 
-    def leave(self, trial: int = 0) -> None:
-        """The client left before the outcome was known."""
-        self._ends_trial(trial)
-
-    def _ends_trial(self, trial: int) -> bool:
+    def leave(self, trial: int = 0) -> bool:
+        """The client left before the outcome was known. Whether its trial ran."""
         if not trial or trial != self._trial:
             return False
         self._trial = 0
@@ -137,7 +134,7 @@ class WorkRate:
     ones that waited before it, so that load does not look like a slow machine. Short prompts say little and weigh
     little: both sums decay, and long ones dominate."""
 
-    __slots__ = ("_average", "_is_measured", "_is_streamed", "_relative", "_seconds", "_tokens")
+    __slots__ = ("_average", "_is_streamed", "_relative", "_seconds", "_tokens", "is_measured")
 
     def __init__(self, average: WorkRate | None = None, relative: float = 1.0) -> None:
         """average: of all nodes. relative: to that, as the node's owner says; only the start."""
@@ -145,29 +142,25 @@ class WorkRate:
         self._relative = min(max(relative, 1e-3), 1e3)
         self._tokens = _PRIOR_TOKENS
         self._seconds = _PRIOR_TOKENS / FIRST_TOKENS_PER_S
-        self._is_measured = False
+        self.is_measured = False
         self._is_streamed = False
 
     @property
-    def is_measured(self) -> bool:
-        return self._is_measured
-
-    @property
     def tokens_per_s(self) -> float:
-        if not self._is_measured and self._average is not None:
+        if not self.is_measured and self._average is not None:
             return self._average.tokens_per_s * self._relative * _HOPE
         return self._tokens / self._seconds
 
     def observe(self, tokens: float, seconds: float, *, streamed: bool) -> None:
         """streamed: until the first byte; else until the whole answer, which counts until there is something better."""
         average = self._average
-        if not self._is_measured and average is not None:
+        if not self.is_measured and average is not None:
             self._seconds = _PRIOR_TOKENS / (average.tokens_per_s * self._relative)
         if average is not None:
             average.observe(tokens, seconds, streamed=streamed)
         if self._is_streamed and not streamed:
             return
-        self._is_measured = True
+        self.is_measured = True
         self._is_streamed = streamed
         self._tokens = self._tokens * _KEEP + max(tokens, 1.0)
         self._seconds = self._seconds * _KEEP + max(seconds, _MIN_S)

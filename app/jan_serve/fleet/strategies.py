@@ -6,6 +6,7 @@ from bisect import bisect, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
+from operator import itemgetter
 from random import Random
 from typing import Final, Literal, get_args
 
@@ -158,7 +159,8 @@ class LeastTimeToFirstToken:
         holders = _some_accepting(candidates, self._index.longest(keys.keys))
         drawn = candidates.drawn(_DRAWN)
         if keys.keys:
-            drawn.extend(_first_accepting(candidates, keys.keys[0]))
+            near = islice(candidates.pool.at(keys.keys[0]), _MORE)
+            drawn.extend(islice(filter(candidates.accepts, near), 1))
         best, wait_s = self._best(candidates, [*holders, *drawn])
         if best is not None and wait_s > _SATURATED_S:
             best, _ = self._best(candidates, [best, *holders, *candidates.drawn(_MORE)], QUEUED_TOKENS)
@@ -168,14 +170,15 @@ class LeastTimeToFirstToken:
         self, candidates: Candidates, nodes: Sequence[Node], request_tokens: float = REQUEST_TOKENS
     ) -> tuple[Node | None, float]:
         depths = self._index.depths(candidates.keys.keys, nodes)
-        best, least_s = None, 0.0
-        for node in _from_anywhere(tuple(dict.fromkeys(nodes)), candidates.rng):
-            wait_s = expected_wait_s(
-                node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens
+        waits = (
+            (
+                expected_wait_s(node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens),
+                node,
             )
-            if best is None or wait_s < least_s:
-                best, least_s = node, wait_s
-        return best, least_s
+            for node in _from_anywhere(tuple(dict.fromkeys(nodes)), candidates.rng)
+        )
+        wait_s, best = min(waits, key=itemgetter(0), default=(0.0, None))
+        return best, wait_s
 
 
 def _from_anywhere(nodes: Collection[Node], rng: Random) -> list[Node]:
@@ -186,19 +189,8 @@ def _from_anywhere(nodes: Collection[Node], rng: Random) -> list[Node]:
 
 
 def _some_accepting(candidates: Candidates, holders: Collection[Node]) -> list[Node]:
-    accepting = (
-        node
-        for node in _from_anywhere(holders, candidates.rng)
-        if node in candidates.pool and candidates.accepts(node)
-    )
-    return list(islice(accepting, _HOLDERS))
-
-
-def _first_accepting(candidates: Candidates, key: int) -> list[Node]:
-    for _, node in zip(range(_MORE), candidates.pool.at(key), strict=False):
-        if candidates.accepts(node):
-            return [node]
-    return []
+    there = (node for node in _from_anywhere(holders, candidates.rng) if node in candidates.pool)
+    return list(islice(filter(candidates.accepts, there), _HOLDERS))
 
 
 def expected_wait_s(

@@ -53,22 +53,21 @@ class Registration:
 
     async def renew(self, membership: Membership) -> str | None:
         """Be a node of the proxy. Why it failed, if it did."""
-        if self._is_lmdeploys:
-            return await self._renew_at_lmdeploys(membership)
-        answer = await _call(membership, "/nodes/add", membership.body())
-        if answer.status == HTTPStatus.OK and not answer.is_ours:
+        if not self._is_lmdeploys:
+            answer = await _call(membership, "/nodes/add", membership.body())
+            if answer.status != HTTPStatus.OK or answer.is_ours:
+                return answer.problem
             self._is_lmdeploys = True
-            return await self._renew_at_lmdeploys(membership)
-        return answer.problem
+        return await self._renew_at_lmdeploys(membership)
 
     async def _renew_at_lmdeploys(self, membership: Membership) -> str | None:
         """Add this server if it is not listed: adding it again sets the counters of its running requests to 0. It
         names its models, because that proxy has no key to ask for them."""
-        own = await _get(f"{membership.url}/v1/models", membership.own_key)
+        own = await _exchange("GET", f"{membership.url}/v1/models", membership.own_key)
         models = _names(own.content)
         if not models:
             return f"this server does not list its models at {membership.url}: {own.text[:500]}"
-        nodes = (await _get(f"{membership.proxy_url}/nodes/status", membership.key)).content
+        nodes = (await _exchange("GET", f"{membership.proxy_url}/nodes/status", membership.key)).content
         if isinstance(nodes, dict):
             node = cast(dict[str, Any], nodes).get(membership.url)
             if isinstance(node, dict) and cast(dict[str, Any], node).get("models") == models:
@@ -111,27 +110,23 @@ def _names(listed: Any) -> list[str]:
     return [entry["id"] for entry in entries]
 
 
-async def _get(url: str, key: str | None) -> _Answer:
-    return await _exchange("GET", url, key, None, _CALL_S)
-
-
 async def _call(membership: Membership, path: str, body: object, limit_s: float = _CALL_S) -> _Answer:
     return await _exchange("POST", f"{membership.proxy_url}{path}", membership.key, body, limit_s)
 
 
-async def _exchange(method: str, url: str, key: str | None, body: object, limit_s: float) -> _Answer:
+async def _exchange(
+    method: str, url: str, key: str | None, body: object = None, limit_s: float = _CALL_S
+) -> _Answer:
     import httpx2  # only servers with a proxy need it
 
     headers = {"user-agent": f"jan-serve/{__version__}"}
     if key is not None:
         headers["authorization"] = f"Bearer {key}"
     try:
+        # Loading the certificates takes longer than a request.
+        verify = url.startswith("https:")
         async with httpx2.AsyncClient(
-            timeout=limit_s,
-            headers=headers,
-            trust_env=False,
-            # Loading the certificates takes longer than a request.
-            verify=url.startswith("https:"),
+            timeout=limit_s, headers=headers, trust_env=False, verify=verify
         ) as client:
             answer = await client.request(method, url, json=body)
             return _Answer(answer.status_code, answer.text, NODE_HEADER in answer.headers)
@@ -222,7 +217,10 @@ class ProxyMember(ServerObserver):
             else:
                 await self._pause(retry_s)
                 retry_s = min(self._renew_s, retry_s * 2)
-        await self._withdraw()
+        if self._current is not None:
+            problem = await self._registration.withdraw(self._current)
+            if problem is not None:
+                logger.warning("not removed from the proxy: %s", problem)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -231,13 +229,11 @@ class ProxyMember(ServerObserver):
 
     def _note(self, problem: str | None) -> None:
         """Log what changed: a proxy that is away for a night fills no log."""
-        proxy_url, url = (
-            (self._current.proxy_url, self._current.url) if self._current is not None else ("", "")
-        )
+        at = self._current.proxy_url if self._current is not None else ""
         if problem is not None and problem != self._problem:
-            logger.warning("not registered at the proxy %s: %s", proxy_url, problem)
-        elif problem is None and (self._problem is not None or self._is_first):
-            logger.info("registered at the proxy %s as %s", proxy_url, url)
+            logger.warning("not registered at the proxy %s: %s", at, problem)
+        elif problem is None and self._current is not None and (self._problem is not None or self._is_first):
+            logger.info("registered at the proxy %s as %s", at, self._current.url)
             self._is_first = False
         self._problem = problem
 
@@ -249,9 +245,3 @@ class ProxyMember(ServerObserver):
         except Exception as error:  # the next try may find what was lacking, such as a thread
             logger.debug("cannot register", exc_info=True)
             return f"{type(error).__name__}: {error}"
-
-    async def _withdraw(self) -> None:
-        if self._current is not None:
-            problem = await self._registration.withdraw(self._current)
-            if problem is not None:
-                logger.warning("not removed from the proxy: %s", problem)

@@ -96,9 +96,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     def holds_all(self, work: Workload) -> bool:
         """Whether all blocks, with their experts, are on devices."""
-        return (
-            bool(self.runs) and self.runs[0].first == 0 and all(run.experts <= run.first for run in self.runs)
-        )
+        starts = bool(self.runs) and self.runs[0].first == 0
+        return starts and all(run.experts <= run.first for run in self.runs)
 
 
 class _Partial(msgspec.Struct, frozen=True):
@@ -141,8 +140,7 @@ class LayerPlanner:
         """The fastest plan that fits; None if none does."""
         layers = self._layers()
         if not self.devices or layers == 0:
-            plan = self._in_main_memory()
-            return plan if plan.main <= self._main_total else None
+            return self._if_fits(self._in_main_memory())
         if any(self._options.tensor_split):
             return self._by_split(layers)
         # The plans without anything left behind need no room for copies of it.
@@ -189,16 +187,16 @@ class LayerPlanner:
         output = end == work.n_units
         blocks = first < work.n_blocks
         room = device.usable - self._pinned[index] - work.dense(first, end) - work.cache(first, end)
-        room -= work.compute(blocks=blocks, output=output, copies=self._copies(first, end, whole=whole))
+        copies = self.pipelined(whole=whole) and (first, end) != (0, work.n_units)
+        room -= work.compute(blocks=blocks, output=output, copies=copies)
         if not whole and device.kind == "gpu":
             room -= self._staging
         if room < 0 and fits:
             return None
         if self._options.n_cpu_moe is not None:
             experts = min(max(first, self._options.n_cpu_moe), end)
-            return (
-                Run(device, first, end, experts) if not fits or work.experts(experts, end) <= room else None
-            )
+            has_room = not fits or work.experts(experts, end) <= room
+            return Run(device, first, end, experts) if has_room else None
         experts = work.first_experts(first, end, max(room, 0))
         if whole and experts > first and work.experts(first, end):
             return None
@@ -207,9 +205,6 @@ class LayerPlanner:
     def pipelined(self, *, whole: bool) -> bool:
         """Whether several devices compute parts of a batch at once: only of models that are on devices as a whole."""
         return len(self.devices) > 1 and whole
-
-    def _copies(self, first: int, end: int, *, whole: bool) -> bool:
-        return self.pipelined(whole=whole) and (first, end) != (0, self._work.n_units)
 
     def _run_cost(self, run: Run) -> float:
         work, device = self._work, run.device
@@ -314,7 +309,7 @@ class LayerPlanner:
         main += self._main_units(0, bounds[0]) + sum(self._run_main(run) for run in runs)
         cost = self._main_cost(0, bounds[0]) + sum(self._run_cost(run) for run in runs)
         plan = Plan(tuple(runs), cost, main, pipelined=self.pipelined(whole=whole))
-        return plan if not fits or main <= self._main_total else None
+        return self._if_fits(plan) if fits else plan
 
     def _by_split(self, layers: int | None) -> Plan | None:
         """The user's proportions, of as many layers as fit."""
@@ -327,10 +322,10 @@ class LayerPlanner:
             for whole in ((True, False) if bounds[0] == 0 else (False,))
         ]
         best = min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost_s, default=None)
-        if best is None and layers is None:
-            plan = self._in_main_memory()
-            return plan if plan.main <= self._main_total else None
-        return best
+        return self._if_fits(self._in_main_memory()) if best is None and layers is None else best
+
+    def _if_fits(self, plan: Plan) -> Plan | None:
+        return plan if plan.main <= self._main_total else None
 
 
 def _kept(ways: list[_Partial], *, single: bool) -> list[_Partial]:

@@ -13,7 +13,8 @@ _WORTH_SAYING: Final = 64 << 20
 def lines(shares: Sequence[DeviceShare]) -> list[str]:
     """One line for each device."""
     mixture = any(part.experts_first is not None for part in shares)
-    return [f"{_name(part)}: {_content(part, mixture)}" for part in shares]
+    names = ("main memory" if part.kind == "cpu" else part.device for part in shares)
+    return [f"{name}: {_content(part, mixture)}" for name, part in zip(names, shares, strict=True)]
 
 
 def advice(shares: Sequence[DeviceShare], warning: str = "") -> list[str]:
@@ -52,10 +53,6 @@ def gib(n_bytes: int) -> str:
     return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 1 << 30 else f"{n_bytes / 2**20:.0f} MiB"
 
 
-def _name(part: DeviceShare) -> str:
-    return "main memory" if part.kind == "cpu" else part.device
-
-
 def _blocks(first: int | None, last: int | None) -> str:
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
@@ -73,13 +70,7 @@ def _content(part: DeviceShare, mixture: bool) -> str:
     sizes = f"{gib(part.weights)} of weights"
     if part.cache:
         sizes += f", {gib(part.cache)} of context"
-    sizes += f", {gib(part.compute)} to compute in"
-    names = ", ".join(what) or "the token embeddings"
-    return f"{names} ({sizes}: {gib(part.total)}{_limit(part)})"
-
-
-def _limit(part: DeviceShare) -> str:
-    """What the device has, at the end of its sizes."""
-    if part.kind == "cpu":
-        return ""
-    return f" of {gib(part.memory)} free" + (", in main memory" if part.kind == "igpu" else "")
+    sizes += f", {gib(part.compute)} to compute in: {gib(part.total)}"
+    if part.kind != "cpu":
+        sizes += f" of {gib(part.memory)} free" + (", in main memory" if part.kind == "igpu" else "")
+    return f"{', '.join(what) or 'the token embeddings'} ({sizes})"

@@ -283,11 +283,12 @@ class LoadedModels:
                 continue
             history = self.histories[source.name]
             verdict = history.verdict(now)
-            if verdict.given_up or verdict.delay_s > self._limits.restart.patience_s:
-                unusable = history.unusable()
-                # An answer that has begun waits for any pause.
-                self.queue.refuse(source, unusable or history.refusal(verdict), patient=unusable is not None)
             if verdict.delay_s:
+                if verdict.given_up or verdict.delay_s > self._limits.restart.patience_s:
+                    unusable = history.unusable()
+                    error = unusable or history.refusal(verdict)
+                    # An answer that has begun waits for any pause.
+                    self.queue.refuse(source, error, patient=unusable is not None)
                 if self.queue.waiting(source.name):
                     pauses.append(verdict.delay_s)
             elif held_back is None:
