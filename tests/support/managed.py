@@ -15,7 +15,7 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management import Management
+from jan_serve.api.management.pulls import Management
 from jan_serve.config import Settings
 from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller

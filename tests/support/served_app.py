@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jan_serve.api.routes.log import log_router
-from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.routes.log import RecentLog, log_router
 from jan_serve.http.sse import StreamSettings
 from tests.support.fronts import NoShutdown, serve_app
 from tests.support.managed import Managed, managed_app

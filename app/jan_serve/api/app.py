@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,10 +27,9 @@ from jan_serve.api.activity.recent import Activities
 from jan_serve.api.batch_conditions import BatchConditions
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.inner_calls import InnerCalls
-from jan_serve.api.management import Management
-from jan_serve.api.management.pulls import Pulls
+from jan_serve.api.management.pulls import Management, Pulls
 from jan_serve.api.openapi_document import add_document
-from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.routes.log import RecentLog
 from jan_serve.config import Settings
 from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.dialects.dialect import Dialect, Services
@@ -81,12 +81,7 @@ if TYPE_CHECKING:
     from jan_serve.api.activity.totals import Totals
     from jan_serve.http.tracing import Tracing
 
-_NO_TELEMETRY: Final[TelemetryConfig] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "auto_configure": False,
-}
+_NO_TELEMETRY: Final = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)
 """Options of FastAPI: requests stay on this machine, whatever exporters the environment names."""
 
 
@@ -188,17 +183,11 @@ def create_app(
         control=control,
     )
     served = [make(settings, services) for make in dialects]
-    routes = [
-        *_own_routes(
-            settings, page, "".join(dialect.outline.greeting for dialect in served), log, parts, services
-        ),
-        *(
-            _management_routes(management, pulls, services, settings)
-            if management is not None and pulls is not None
-            else ()
-        ),
-        *(DeferredRoutes(dialect.router, dialect.outline.paths) for dialect in served),
-    ]
+    greeting = "".join(dialect.outline.greeting for dialect in served)
+    routes = _own_routes(settings, page, greeting, log, parts, services)
+    if management is not None and pulls is not None:
+        routes += _management_routes(management, pulls, services, settings)
+    routes += [DeferredRoutes(dialect.router, dialect.outline.paths) for dialect in served]
     return _application(settings, routes, served, metrics, parts)
 
 
@@ -245,69 +234,43 @@ def _own_routes(
     parts: AppParts,
     services: Services,
 ) -> list[DeferredRoutes]:
-    def health() -> APIRouter:
-        from jan_serve.api.routes.health import health_router
-
-        return health_router(services.health, services.models, services.metrics, services.control)
-
-    def files() -> APIRouter:
-        from jan_serve.api.routes.page import page_router
-
-        return page_router(page, greeting)
-
-    def lines(log: RecentLog) -> APIRouter:
-        from jan_serve.api.routes.log import log_router
-
-        return log_router(log, parts.lifecycle, services.streams)
-
-    def requests() -> APIRouter:
-        from jan_serve.api.activity.routes import activity_router
-
-        return activity_router(parts.activities, parts.totals(), services)
-
-    def chats() -> APIRouter:
-        from jan_serve.api.chats.routes import chats_router
-
-        return chats_router(parts.chats, parts.inner_calls.ask)
-
-    def mcp() -> APIRouter:
-        from jan_serve.api.routes.mcp import mcp_router
-
-        return mcp_router(settings, parts.endings.append)
-
+    calls, endings = parts.inner_calls, parts.endings
+    requests = _later("activity.routes:activity_router", parts.activities, parts.totals, services)
     routes = [
-        DeferredRoutes(health, ("/health", "/ready", "/metrics")),
+        DeferredRoutes(_later("routes.root:health_router", services), ("/health", "/ready", "/metrics")),
         DeferredRoutes(requests, ("/extras/requests", "/extras/totals", "/extras/why")),
-        DeferredRoutes(chats, ("/extras/chats",)),
-        DeferredRoutes(mcp, ("/extras/mcp",)),
-        DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
+        DeferredRoutes(_later("chats.routes:chats_router", parts.chats, calls.ask), ("/extras/chats",)),
+        DeferredRoutes(_later("routes.mcp:mcp_router", settings, endings.append), ("/extras/mcp",)),
+        DeferredRoutes(
+            _later("routes.root:page_router", page, greeting), (PAGE_PATH, ASSETS_PATH.removesuffix("/"))
+        ),
     ]
-    return routes if log is None else [*routes, DeferredRoutes(partial(lines, log), ("/logs",))]
+    if log is not None:
+        lines = _later("routes.log:log_router", log, parts.lifecycle, services.streams)
+        routes.append(DeferredRoutes(lines, ("/logs",)))
+    return routes
 
 
 def _management_routes(
     management: Management, pulls: Pulls, services: Services, settings: Settings
 ) -> list[DeferredRoutes]:
-    def models() -> APIRouter:
-        from jan_serve.api.management.routes import management_router
-
-        return management_router(management, pulls, services.streams, settings.data_dir)
-
-    def clients() -> APIRouter:
-        from jan_serve.api.routes.extras import clients_router
-
-        return clients_router(services.models, management.library, needs_key=bool(settings.api_keys))
-
-    def catalogue() -> APIRouter:
-        from jan_serve.api.routes.extras import catalogue_router
-
-        return catalogue_router(catalogue_file(), management.library.free_memory)
-
+    library = management.library
+    models = _later(
+        "management.routes:management_router", management, pulls, services.streams, settings.data_dir
+    )
+    clients = _later("routes.extras:clients_router", services.models, library, bool(settings.api_keys))
+    catalogue = _later("routes.extras:catalogue_router", catalogue_file(), library.free_memory)
     return [
         DeferredRoutes(models, ("/models",)),
         DeferredRoutes(clients, ("/extras/clients",)),
         DeferredRoutes(catalogue, ("/extras/catalogue", "/extras/advice")),
     ]
+
+
+def _later(function: str, *arguments: Any) -> Callable[[], APIRouter]:
+    """Makes a router by a function of this package, named as `module:function`, which is imported then."""
+    module, _, name = function.partition(":")
+    return lambda: getattr(import_module(f"jan_serve.api.{module}"), name)(*arguments)
 
 
 def _application(
@@ -328,7 +291,7 @@ def _application(
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        middleware=_middleware(settings, envelopes, metrics, parts, dialects, open_paths),
+        middleware=_middleware(settings, envelopes, metrics, parts, dialects),
         exception_handlers=_exception_handlers(envelopes),
     )
     app.state.json_reader = JsonReader(settings.max_json_depth)
@@ -343,52 +306,44 @@ def _application(
 
 
 def _middleware(
-    settings: Settings,
-    envelopes: Envelopes,
-    metrics: Metrics,
-    parts: AppParts,
-    dialects: Sequence[Dialect],
-    open_paths: Sequence[str],
+    settings: Settings, envelopes: Envelopes, metrics: Metrics, parts: AppParts, dialects: Sequence[Dialect]
 ) -> list[Middleware]:
     """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
-    keys = [key.get_secret_value() for key in settings.api_keys]
-    outlines = [dialect.outline for dialect in dialects]
-    lifecycle = parts.lifecycle
+
+    def paths(kind: str) -> list[str]:
+        return [path for dialect in dialects for path in getattr(dialect.outline, kind)]
+
+    def guard(kind: type, **options: Any) -> Middleware:
+        return Middleware(kind, envelopes=envelopes, **options)
+
+    open_paths, lifecycle = [*OPEN_PATHS, *paths("open_paths")], parts.lifecycle
     return [
         Middleware(Lingering),
-        Middleware(
+        guard(
             RequestContext,
-            envelopes=envelopes,
             watchers=(metrics, *parts.watchers),
             lifecycle=lifecycle,
-            probe_paths=[path for outline in outlines for path in outline.probe_paths],
+            probe_paths=paths("probe_paths"),
             rewrites=_rewrites(dialects),
         ),
-        Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.host_names),
-        Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
-        Middleware(
+        guard(HostGuard, bound=settings.host, allowed=settings.host_names),
+        guard(OriginGuard, allowed=settings.allowed_origins, open_paths=open_paths),
+        guard(
             KeyGuard,
-            envelopes=envelopes,
-            keys=keys,
+            keys=[key.get_secret_value() for key in settings.api_keys],
             open_paths=open_paths,
             trusted=TrustedNetworks(settings.open_networks, settings.open_routes),
         ),
-        Middleware(
-            DrainGuard,
-            envelopes=envelopes,
-            lifecycle=lifecycle,
-            open_paths=[path for outline in outlines for path in outline.drain_paths],
-        ),
-        Middleware(
+        guard(DrainGuard, lifecycle=lifecycle, open_paths=paths("drain_paths")),
+        guard(
             BodyGuard,
-            envelopes=envelopes,
             lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            upload_paths=[path for outline in outlines for path in outline.upload_paths],
-            form_paths=[path for outline in outlines for path in outline.form_paths],
+            upload_paths=paths("upload_paths"),
+            form_paths=paths("form_paths"),
         ),
-        Middleware(HeadRequests, own_paths=[path for outline in outlines for path in outline.head_paths]),
-        Middleware(Transcripts, envelopes=envelopes, lifecycle=lifecycle),
+        Middleware(HeadRequests, own_paths=paths("head_paths")),
+        guard(Transcripts, lifecycle=lifecycle),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 
@@ -399,31 +354,24 @@ def _rewrites(dialects: Sequence[Dialect]) -> list[Callable[[Scope], None]]:
 
 
 def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any]:
-    def answer(request: Request, problem: Problem) -> Response:
-        record = record_of(request.scope)
-        record.error = problem.code
-        return envelopes.render(request.scope["path"], problem, record.request_id)
+    def answered(problem_of: Callable[[Request, Any], Problem]) -> Any:
+        async def answer(request: Request, error: Exception) -> Response:
+            record, problem = record_of(request.scope), problem_of(request, error)
+            record.error = problem.code
+            return envelopes.render(request.scope["path"], problem, record.request_id)
 
-    async def ours(request: Request, error: JanServeError) -> Response:
-        return answer(request, logged_problem(error, record_of(request.scope).request_id))
-
-    async def rejected(request: Request, error: HttpError) -> Response:
-        return answer(request, error.problem)
-
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return answer(request, validation_problem(error.errors(), error.body))
-
-    async def unrouted(request: Request, error: HTTPException) -> Response:
-        return answer(request, _routing_problem(request, error))
+        return answer
 
     async def gone(request: Request, error: ClientGone | ClientDisconnect) -> Response:
         return Response(status_code=CLIENT_CLOSED)
 
     return {
-        JanServeError: ours,
-        HttpError: rejected,
-        RequestValidationError: invalid,
-        HTTPException: unrouted,
+        JanServeError: answered(
+            lambda request, error: logged_problem(error, record_of(request.scope).request_id)
+        ),
+        HttpError: answered(lambda _, error: error.problem),
+        RequestValidationError: answered(lambda _, error: validation_problem(error.errors(), error.body)),
+        HTTPException: answered(_routing_problem),
         ClientGone: gone,
         ClientDisconnect: gone,  # inside its body
     }

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from jan_serve.api.app import create_app
-from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.routes.log import RecentLog
 from jan_serve.http.deferred_routes import all_routes
 from jan_serve.http.head_requests import HeadRequests
 from tests.support.compiling import translate_inline

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.routes.log import RecentLog
 from jan_serve.http.deferred_routes import all_routes
 from jan_serve.http.paths import is_page_path
 from jan_serve.proxy.app import RouteTable

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.dialects.rerank.outline import PLAIN
-from jan_serve.dialects.rerank.routes import RankJob, best_first
-from jan_serve.generation.scoring import Ranked
+from jan_serve.dialects.rerank.routes import best_first
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 from tests.support.fronts import http_client
 
@@ -174,8 +173,7 @@ async def test_a_model_that_cannot_rank_is_refused_with_the_reason(facts: dict[s
     raw_scores=st.booleans(),
 )
 def test_order_and_number(raw: list[float], top_n: int | None, raw_scores: bool) -> None:
-    job = RankJob(None, "q", ("",) * len(raw), top_n=top_n, raw_scores=raw_scores)
-    found = best_first(job, Ranked(model="m", raw=tuple(raw), prompt_tokens=0))
+    found = best_first(raw, top_n, raw=raw_scores)
     assert len(found) == min(len(raw), top_n or len(raw))
     scores = [score for _, score in found]
     assert scores == sorted(scores, reverse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management import Management
+from jan_serve.api.management.pulls import Management
 from jan_serve.dialects.registry import DialectFactory
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver

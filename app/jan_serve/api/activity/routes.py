@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -11,13 +13,18 @@ from starlette.responses import Response
 
 from jan_serve.api.activity.causes import causes
 from jan_serve.api.activity.recent import KEPT, Activities, Activity, State
-from jan_serve.api.activity.shown_prompts import loaded_model, shown_prompt
 from jan_serve.api.activity.totals import Totals
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.events import CacheTier
+from jan_serve.core.trace import KeptPrompt
 from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.ports import ServedModels
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.media_reader import SHOWN_MARKER
+from jan_serve.generation.ports import EngineClient
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
+from jan_serve.ipc.messages import DetokenizeRequest, TokenizeRequest
 
 Order = Literal["latest", "slowest"]
 
@@ -111,7 +118,7 @@ class TotalLines(BaseModel):
     data: list[TotalLine]
 
 
-def activity_router(activities: Activities, totals: Totals, services: Services) -> APIRouter:
+def activity_router(activities: Activities, totals: Callable[[], Totals], services: Services) -> APIRouter:
     router = APIRouter(tags=["Extras"])
 
     def own() -> list[Activity]:
@@ -146,7 +153,7 @@ def activity_router(activities: Activities, totals: Totals, services: Services) 
         days: Annotated[int, Query(ge=1, le=400, description="Number of days that have any.")] = 30,
     ) -> Response:
         """Requests and tokens of this key by day, model and program, the latest day first. Kept over restarts."""
-        rows = await totals.rows(cache_salt.get(), days)
+        rows = await totals().rows(cache_salt.get(), days)
         fields = TotalLine.model_fields.keys() - {"day"}
         return json_reply(
             {"data": [{"day": day, **{name: getattr(row, name) for name in fields}} for day, row in rows]}
@@ -192,10 +199,10 @@ def activity_router(activities: Activities, totals: Totals, services: Services) 
             )
         # What the cache had is known at the end, as a sum over the prompts.
         cached = record.cached_tokens if len(kept) == 1 and found.status is not None else None
-        async with loaded_model(services.models, services.running, record.model) as client:
-            shown = [await shown_prompt(each, cached, client) for each in kept]
+        async with _loaded_model(services.models, services.running, record.model) as client:
+            shown = [await _shown_prompt(each, cached, client) for each in kept]
         facts = {name: getattr(record, name) for name in ("model", "prompt_tokens", "cached_tokens")}
-        return json_reply({"id": request_id, **facts, "prompts": [each._asdict() for each in shown]})
+        return json_reply({"id": request_id, **facts, "prompts": shown})
 
     return router
 
@@ -228,3 +235,66 @@ def _line(activity: Activity) -> dict[str, object]:
         else None,
         "error": record.error,
     }
+
+
+@asynccontextmanager
+async def _loaded_model(
+    models: ServedModels, running: RunningRequests, name: str | None
+) -> AsyncGenerator[EngineClient | None]:
+    """The model, if it is in memory: a look at a prompt loads none."""
+    if not any(each.name == name and each.state == "ready" for each in models.snapshot().models):
+        yield None
+        return
+    async with AsyncExitStack() as stack:
+        deadline = stack.enter_context(running.enter())
+        yield await deadline.wait(stack.enter_async_context(models.lease(name)))
+
+
+async def _shown_prompt(
+    prompt: KeptPrompt, cached_tokens: int | None, client: EngineClient | None
+) -> dict[str, object]:
+    """A PromptText. client: None shows the ids of a prompt of tokens. Raises EngineFailure."""
+    text = "".join([await _text(piece, client) for piece in prompt.pieces])
+    cached = None if cached_tokens is None else await _cached_characters(prompt, cached_tokens, client)
+    return {"text": text, "cached_characters": cached}
+
+
+async def _text(piece: str | tuple[int, ...] | None, client: EngineClient | None) -> str:
+    if isinstance(piece, str):
+        return piece
+    if piece is None:
+        return SHOWN_MARKER
+    return str(list(piece)) if client is None else await _text_of(piece, client)
+
+
+async def _text_of(ids: tuple[int, ...], client: EngineClient) -> str:
+    return (await client.ask(DetokenizeRequest(tokens=ids, skip_special_tokens=False))).text
+
+
+async def _cached_characters(prompt: KeptPrompt, left: int, client: EngineClient | None) -> int | None:
+    """left: cached tokens. None behind an image or a sound, whose cells the text does not show."""
+    characters = 0
+    for number, piece in enumerate(prompt.pieces):
+        if left <= 0:
+            break
+        if client is None or piece is None:
+            return None
+        if isinstance(piece, tuple):
+            characters += len(await _text_of(piece[:left], client))
+            left -= len(piece)
+            continue
+        request = TokenizeRequest(
+            text=piece,
+            add_special=prompt.add_special and number == 0,
+            parse_special=prompt.parse_special,
+            with_pieces=True,
+        )
+        tokens = (await client.ask(request)).pieces
+        # Before the text may be BOS, or a blank of the tokeniser.
+        start = b"".join(tokens).find(piece.encode())
+        if start < 0:
+            return None
+        cached = b"".join(tokens[:left])[start : start + len(piece.encode())]
+        characters += len(cached.decode(errors="ignore"))
+        left -= len(tokens)
+    return characters

@@ -17,8 +17,7 @@ from typing import Any, Final, cast
 import msgspec
 from pydantic import ValidationError
 
-from jan_serve.api.chats.branches import Node, line_of
-from jan_serve.api.chats.wire import ID, MAX_TITLE, ExportedChat
+from jan_serve.api.chats.wire import ID, MAX_BRANCHES, MAX_TITLE, ExportedChat
 from jan_serve.errors import InvalidRequest
 from jan_serve.journal.chats import ChatToStore
 
@@ -120,11 +119,15 @@ def _of_llama_cpp(item: Mapping[str, object]) -> Mapping[str, object]:
 
 def _llama_files(extra: list[object]) -> Iterable[dict[str, str]]:
     for file in _objects(extra):
-        name, image, text = _text(file, "name") or "file", _text(file, "base64Url"), _text(file, "content")
-        if image.startswith("data:image/"):
-            yield {"kind": "image", "name": name, "content": image}
-        elif text:
-            yield {"kind": "text", "name": name, "content": text}
+        yield from _file(_text(file, "name"), _text(file, "base64Url"), _text(file, "content"))
+
+
+def _file(name: str, image: str, text: str) -> Iterable[dict[str, str]]:
+    """The attachment, if there is any content."""
+    if image.startswith("data:image/"):
+        yield {"kind": "image", "name": name or "file", "content": image}
+    elif text:
+        yield {"kind": "text", "name": name or "file", "content": text}
 
 
 def _calls(text: str) -> list[dict[str, str]]:
@@ -184,14 +187,9 @@ def _apart(text: str) -> tuple[str, str]:
 
 def _webui_files(files: list[object]) -> Iterable[dict[str, str]]:
     for file in _objects(files):
-        url = _text(file, "url")
         inner = _object(file, "file")
-        text = _text(_object(inner, "data"), "content")
-        name = _text(file, "name") or _text(inner, "filename") or "file"
-        if url.startswith("data:image/"):
-            yield {"kind": "image", "name": name, "content": url}
-        elif text:
-            yield {"kind": "text", "name": name, "content": text}
+        name = _text(file, "name") or _text(inner, "filename")
+        yield from _file(name, _text(file, "url"), _text(_object(inner, "data"), "content"))
 
 
 def _of_chatgpt(item: Mapping[str, object]) -> Mapping[str, object]:
@@ -284,19 +282,84 @@ def _ms(value: object, scale: int) -> int | None:
 
 def _text(value: object, name: str) -> str:
     """A member of an object; empty if there is none of this type."""
-    member = cast(dict[str, object], value).get(name) if isinstance(value, dict) else None
+    member = _member(value, name)
     return member if isinstance(member, str) else ""
 
 
 def _object(value: object, name: str) -> dict[str, object]:
-    member = cast(dict[str, object], value).get(name) if isinstance(value, dict) else None
+    member = _member(value, name)
     return cast(dict[str, object], member) if isinstance(member, dict) else {}
 
 
 def _list(value: object, name: str) -> list[object]:
-    member = cast(dict[str, object], value).get(name) if isinstance(value, dict) else None
+    member = _member(value, name)
     return cast(list[object], member) if isinstance(member, list) else []
+
+
+def _member(value: object, name: str) -> object:
+    return cast(dict[str, object], value).get(name) if isinstance(value, dict) else None
 
 
 def _objects(values: Iterable[object]) -> Iterable[dict[str, object]]:
     return (cast(dict[str, object], value) for value in values if isinstance(value, dict))
+
+
+_ROOT: Final = ""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """message: None for one that is not shown. parent: empty for none."""
+
+    parent: str
+    message: dict[str, Any] | None
+
+
+def line_of(nodes: Mapping[str, Node], leaf: str) -> list[dict[str, Any]]:
+    """Messages that name their parents as a line, from the first to the leaf or else to the last one, with the other
+    branches as versions.
+
+    What follows no first message, as in a circle, is left out. Raises InvalidRequest for too many branches.
+    """
+    above = dict[str, str]()
+    children = dict[str, list[str]]()
+    for name, node in nodes.items():
+        if node.message is not None:
+            children.setdefault(_shown_above(nodes, node.parent, above), []).append(name)
+    chosen = dict[str, str]()
+    name = _shown_above(nodes, leaf, above)
+    while name != _ROOT and (parent := _shown_above(nodes, nodes[name].parent, above)) not in chosen:
+        chosen[parent] = name
+        name = parent
+    shown = list[dict[str, Any]]()
+    waiting = [(_ROOT, shown, 0)]
+    while waiting:
+        place, line, depth = waiting.pop()
+        if depth > MAX_BRANCHES:
+            raise InvalidRequest(f"it has more than {MAX_BRANCHES} branches of branches")
+        while siblings := children.get(place):
+            place = chosen.get(place, siblings[-1])
+            message = _numbered(nodes, place, siblings)
+            line.append(message)
+            for other in siblings:
+                if other != place:
+                    tail = [_numbered(nodes, other, siblings)]
+                    message.setdefault("versions", []).append(tail)
+                    waiting.append((other, tail, depth + 1))
+    return shown
+
+
+def _numbered(nodes: Mapping[str, Node], name: str, siblings: list[str]) -> dict[str, Any]:
+    number = {"version": siblings.index(name)} if len(siblings) > 1 else {}
+    return {**(nodes[name].message or {}), **number}
+
+
+def _shown_above(nodes: Mapping[str, Node], name: str, above: dict[str, str]) -> str:
+    """The nearest shown message from `name` up. above: what is known of those that are not shown."""
+    passed = list[str]()
+    while (node := nodes.get(name)) is not None and node.message is None and name not in above:
+        above[name] = _ROOT  # a circle ends here
+        passed.append(name)
+        name = node.parent
+    found = above.get(name, name) if name in nodes else _ROOT
+    above.update(dict.fromkeys(passed, found))
+    return found

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from jan_serve.api.management import Management, wire
-from jan_serve.api.management.pulls import PullProgress, Pulls, progress_of, running
+from jan_serve.api.management import wire
+from jan_serve.api.management.pulls import Management, PullProgress, Pulls, progress_of, running
 from jan_serve.core.models import ListedModel, ModelFacts, ModelStatus
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.placement.report import advice, lines

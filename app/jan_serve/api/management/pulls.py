@@ -1,4 +1,4 @@
-"""Running downloads: progress for their clients and for the list of models. Event loop only."""
+"""Work on models that goes on beside requests: loads, and downloads with their progress. Event loop only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from jan_serve.api.management import wire
 from jan_serve.errors import JanServeError
 from jan_serve.store.index import ModelRecord
 from jan_serve.store.library import ModelLibrary
+from jan_serve.supervisor.models.model_manager import ModelManager
 
 if TYPE_CHECKING:
     from jan_serve.store.hub.pull import PullPlan
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -32,11 +35,25 @@ async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T
         await asyncio.gather(task, return_exceptions=True)
 
 
-logger = logging.getLogger(__name__)
-
 Event = dict[str, Any]
 
 _PROGRESS_S: Final = 0.2
+
+
+class Management(msgspec.Struct, frozen=True):
+    """The models in memory and the models on disk, for the routes.
+
+    background: running loads and downloads that no request waits for.
+    """
+
+    manager: ModelManager
+    library: ModelLibrary
+    background: set[asyncio.Task[None]] = msgspec.field(default_factory=set[asyncio.Task[None]])
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Count a task as background work until it is done."""
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
 
 
 class PullProgress(msgspec.Struct, frozen=True):

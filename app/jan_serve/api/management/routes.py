@@ -12,9 +12,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.management import Management, wire
+from jan_serve.api.management import wire
 from jan_serve.api.management.listing import Event, all_events, found, load_events, model_list
-from jan_serve.api.management.pulls import Pulls
+from jan_serve.api.management.pulls import Management, Pulls
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.error_responses import (
     MANAGING,

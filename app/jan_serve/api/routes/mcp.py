@@ -120,24 +120,8 @@ def mcp_router(settings: Settings, at_end: Callable[[Callable[[], Awaitable[None
         except SettingsError as error:
             return json_reply({"servers": [], "error": error.message})
         await while_connected(request, servers.open())
-        lines = [
-            ServerLine(
-                name=session.name,
-                error=session.error,
-                tools=[
-                    ToolLine(
-                        name=each.name,
-                        tool=each.tool,
-                        description=each.description,
-                        parameters=each.parameters,
-                    )
-                    for each in session.tools
-                ],
-                left_out=[LeftOutLine(tool=each.tool, reason=each.reason) for each in session.left_out],
-            )
-            for session in servers.sessions
-        ]
-        return json_reply(ToolServerList(servers=lines, error=None).model_dump())
+        found = {"servers": servers.sessions, "error": None}
+        return json_reply(ToolServerList.model_validate(found, from_attributes=True).model_dump())
 
     @router.post("/extras/mcp/call", summary="Call a tool", response_model=ToolCallResult)
     async def call_tool(request: Request, body: ToolCallRequest) -> Response:
@@ -147,7 +131,7 @@ def mcp_router(settings: Settings, at_end: Callable[[Callable[[], Awaitable[None
         except SettingsError as error:
             return json_reply({"text": error.message, "pictures": [], "failed": True})
         result = await while_connected(request, servers.call(body.name, body.arguments))
-        return json_reply({"text": result.text, "pictures": list(result.pictures), "failed": result.failed})
+        return json_reply(result)
 
     return router
 

@@ -8,28 +8,26 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.measurements import Calibration
-from jan_serve.dialects.decisions.parse import (
-    AskedQuestion,
-    decide_questions,
-    labelled_questions,
-    system_one_questions,
-)
-from jan_serve.dialects.decisions.wire import (
+from jan_serve.dialects.decisions.questions import (
     AppliedCalibration,
+    AskedQuestion,
     CalibrateRequest,
     CalibrationReply,
     DecideAnswer,
+    DecideQuestion,
     DecideReply,
     DecideRequest,
     OptionShare,
     SystemOneReply,
     SystemOneRequest,
+    decide_questions,
+    labelled_question,
+    system_one_questions,
 )
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
@@ -56,11 +54,6 @@ def decide_reply(
     """calibration: None unless the request asks for it."""
     temperature = body.temperature if calibration is None else calibration.temperature
     decisions = iter(decided.decisions)
-    answers: dict[str, DecideAnswer] = {}
-    for name, (questions, values) in asked.items():
-        answer = _several_answer if body.questions[name].type == "several" else _decide_answer
-        own = list(islice(decisions, len(questions)))
-        answers[name] = answer(values, own, temperature, body.questions[name].threshold)
     usage = {
         "prompt_tokens": decided.prompt_tokens,
         "total_tokens": decided.prompt_tokens,
@@ -68,7 +61,10 @@ def decide_reply(
     }
     return {
         "model": body.model or decided.model,
-        "answers": answers,
+        "answers": {
+            name: _answer(body.questions[name], values, [*islice(decisions, len(questions))], temperature)
+            for name, (questions, values) in asked.items()
+        },
         "calibration": None if calibration is None else _applied(calibration),
         "usage": usage,
     }
@@ -78,60 +74,40 @@ def _applied(calibration: Calibration) -> AppliedCalibration:
     return {"temperature": calibration.temperature, "examples": calibration.examples}
 
 
-def calibration_reply(model: str, calibration: Calibration | None) -> dict[str, object]:
-    return {
-        "model": model,
-        "calibration": None if calibration is None else msgspec.structs.asdict(calibration),
-    }
-
-
-def _decide_answer(
-    values: Sequence[Any], decisions: Sequence[OptionWeights], temperature: float, threshold: float | None
+def _answer(
+    question: DecideQuestion, values: Sequence[Any], decisions: Sequence[OptionWeights], temperature: float
 ) -> DecideAnswer:
-    [decision] = decisions
-    shares = decision.shares(temperature)
-    best = _best(shares)
-    abstains = threshold is not None and shares[best] < threshold
+    """decisions: of `several` yes or no, one for each value; else the only one."""
+    threshold, abstains = question.threshold, False
+    if question.type == "several":
+        least = _HALF if threshold is None else threshold
+        shares = [decision.shares(temperature)[0] for decision in decisions]
+        answer: Any = [value for value, share in zip(values, shares, strict=True) if share >= least]
+        probability = min(share if share >= least else 1.0 - share for share in shares)
+        facts = [(decision.log_masses[0], decision.tokenisations[0]) for decision in decisions]
+    else:
+        [decision] = decisions
+        shares = [*decision.shares(temperature)]
+        probability = max(shares)
+        abstains = threshold is not None and probability < threshold
+        answer = None if abstains else values[_best(shares)]
+        facts = [*zip(decision.log_masses, decision.tokenisations, strict=True)]
+    options: list[OptionShare] = [
+        {
+            "option": value,
+            "probability": share,
+            "logprob": log_mass if math.isfinite(log_mass) else None,
+            "tokenisations": count,
+        }
+        for value, share, (log_mass, count) in zip(values, shares, facts, strict=True)
+    ]
     return {
-        "answer": None if abstains else values[best],
+        "answer": answer,
         "abstained": abstains,
-        "probability": shares[best],
-        "mass": decision.mass,
-        "tokenisations": "all" if decision.is_exact else "canonical",
-        "options": [
-            _option_share(value, share, mass, count)
-            for value, share, mass, count in zip(
-                values, shares, decision.log_masses, decision.tokenisations, strict=True
-            )
-        ],
-    }
-
-
-def _several_answer(
-    values: Sequence[Any], decisions: Sequence[OptionWeights], temperature: float, threshold: float | None
-) -> DecideAnswer:
-    """The decisions are yes or no, one for each value."""
-    least = _HALF if threshold is None else threshold
-    shares = [decision.shares(temperature)[0] for decision in decisions]
-    return {
-        "answer": [value for value, share in zip(values, shares, strict=True) if share >= least],
-        "abstained": False,
-        "probability": min(share if share >= least else 1.0 - share for share in shares),
+        "probability": probability,
         "mass": min(decision.mass for decision in decisions),
         "tokenisations": "all" if all(decision.is_exact for decision in decisions) else "canonical",
-        "options": [
-            _option_share(value, share, decision.log_masses[0], decision.tokenisations[0])
-            for value, share, decision in zip(values, shares, decisions, strict=True)
-        ],
-    }
-
-
-def _option_share(value: Any, share: float, log_mass: float, tokenisations: int) -> OptionShare:
-    return {
-        "option": value,
-        "probability": share,
-        "logprob": log_mass if math.isfinite(log_mass) else None,
-        "tokenisations": tokenisations,
+        "options": options,
     }
 
 
@@ -203,6 +179,18 @@ def decisions_router(services: Services) -> APIRouter:
 
 
 def _decide_routes(router: APIRouter, service: GenerationService, store: ModelStore | None) -> None:
+    async def decided(
+        request: Request,
+        body: DecideRequest | SystemOneRequest,
+        asked: Mapping[str, AskedQuestion],
+        **options: Any,
+    ) -> tuple[Decided, Calibration | None]:
+        """With the model's calibration, if the request asks for it."""
+        questions = [question for one in asked.values() for question in one.questions]
+        work = partial(decisions.decide, state=rendered(body.state), questions=questions, **options)
+        found = await on_model(request, service, body.model, work)
+        return found, await _calibration_of(store, found) if body.calibrated else None
+
     @router.post("/v1/decide", summary="Decide", response_model=DecideReply)
     async def decide(request: Request, body: DecideRequest) -> Response:
         """Answer questions about a text with the probability of each option. Nothing is generated."""
@@ -211,62 +199,48 @@ def _decide_routes(router: APIRouter, service: GenerationService, store: ModelSt
             raise InvalidRequest(
                 "temperature: a calibrated request has the calibration's", param="temperature"
             )
-        work = partial(
-            decisions.decide,
-            state=rendered(body.state),
-            questions=[question for one in asked.values() for question in one.questions],
-            instructions=body.instructions,
-            canonical=body.tokenisations == "canonical",
-        )
-        decided = await on_model(request, service, body.model, work)
-        calibration = await _calibration_of(store, decided) if body.calibrated else None
-        return json_reply(decide_reply(body, asked, decided, calibration))
+        found = await decided(request, body, asked, **_reading(body))
+        return json_reply(decide_reply(body, asked, *found))
 
-    @router.post(
-        "/v1/systemone",
-        summary="Decide (System One)",
-        response_model=SystemOneReply,
-    )
+    @router.post("/v1/systemone", summary="Decide (System One)", response_model=SystemOneReply)
     async def system_one(request: Request, body: SystemOneRequest) -> Response:
         """Answer typed questions about a state, in the form of System One models, with any model that writes."""
         asked = system_one_questions(body)
-        questions = [question for one in asked.values() for question in one.questions]
-        work = partial(decisions.decide, state=rendered(body.state), questions=questions)
-        decided = await on_model(request, service, body.model, work)
-        calibration = await _calibration_of(store, decided) if body.calibrated else None
-        return json_reply(system_one_reply(body, asked, decided, calibration))
+        return json_reply(system_one_reply(body, asked, *await decided(request, body, asked)))
+
+
+def _reading(body: DecideRequest | CalibrateRequest) -> dict[str, Any]:
+    """How the questions are put and the options are read."""
+    return {"instructions": body.instructions, "canonical": body.tokenisations == "canonical"}
 
 
 def _calibration_routes(router: APIRouter, service: GenerationService, store: ModelStore | None) -> None:
     path = "/v1/decide/calibration"
 
+    def reply(model: str, calibration: Calibration | None) -> Response:
+        return json_reply({"model": model, "calibration": calibration})
+
     @router.post(path, summary="Calibrate a model", response_model=CalibrationReply, responses=_WRITES)
     async def fit(request: Request, body: CalibrateRequest) -> Response:
         """Fit a temperature on questions with known answers, and keep it with the model."""
-        examples = labelled_questions(body)
+        examples = [labelled_question(f"examples.{n}", example) for n, example in enumerate(body.examples)]
         check_enough(len(examples))
         kept = _kept(store)
-        work = calibrate(
-            service,
-            body.model,
-            examples,
-            instructions=body.instructions,
-            canonical=body.tokenisations == "canonical",
-        )
+        work = calibrate(service, body.model, examples, **_reading(body))
         fitted = await while_connected(request, work)
         count_tokens(request, fitted.decided)
         _check_whole(fitted.decided)
         name = await kept.keep_calibration(fitted.decided.model, fitted.calibration)
-        return json_reply(calibration_reply(name, fitted.calibration))
+        return reply(name, fitted.calibration)
 
     @router.get(path, summary="The calibration of a model", response_model=CalibrationReply)
     async def show(model: str | None = None) -> Response:
         """Null if the model has none, or if its file has changed since."""
-        return json_reply(calibration_reply(*await _kept(store).calibration(model)))
+        return reply(*await _kept(store).calibration(model))
 
     @router.delete(path, summary="Forget a calibration", response_model=CalibrationReply, responses=_WRITES)
     async def forget(model: str | None = None) -> Response:
-        return json_reply(calibration_reply(await _kept(store).keep_calibration(model, None), None))
+        return reply(await _kept(store).keep_calibration(model, None), None)
 
 
 def _kept(store: ModelStore | None) -> ModelStore:

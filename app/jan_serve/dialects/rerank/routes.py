@@ -1,4 +1,4 @@
-"""The routes that rank documents: requests of all forms become one job, and its scores the answer of each form."""
+"""The routes that rank documents, with the requests and the answers of each form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal, NotRequired
 
-import msgspec
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.requests import Request
@@ -34,21 +33,26 @@ class DocumentObject(WireModel):
 
 
 Documents = Annotated[list[str | DocumentObject], FirstError()]
-TopN = Annotated[Annotated[Int, Between(1)] | None, Field(description="The best ones only.")]
 
 
-class RerankRequest(WireModel):
+class _RankFields(WireModel):
+    model: str | None = None
+    query: str
+    top_n: Annotated[Annotated[Int, Between(1)] | None, Field(description="The best ones only.")] = None
+    return_documents: bool | None = False
+    max_tokens_per_doc: Annotated[
+        Annotated[Int, Between(1)] | None, Field(description="Cut documents there.")
+    ] = None
+
+
+class RerankRequest(_RankFields):
     """Documents to rank: `documents` as llama-server and Jina have it, or `texts` as Text Embeddings Inference does.
 
     max_chunks_per_doc has no effect: documents are never cut into several.
     """
 
-    query: str
     documents: Annotated[Documents, AtMost(MAX_DOCUMENTS, "documents")] | None = None
     texts: Annotated[Documents, AtMost(MAX_DOCUMENTS, "texts")] | None = None
-    model: str | None = None
-    top_n: TopN = None
-    return_documents: bool | None = False
     return_text: bool | None = False
     raw_scores: Annotated[
         bool | None, Field(description="The model's own scores, which have no bounds, instead of 0 to 1.")
@@ -59,21 +63,14 @@ class RerankRequest(WireModel):
     ] = None
     truncation: Annotated[bool | None, Field(description="Jina's name of `truncate`.")] = None
     truncation_direction: Literal["Right", "right"] | None = None
-    max_tokens_per_doc: Annotated[
-        Annotated[Int, Between(1)] | None, Field(description="Cut documents there.")
-    ] = None
     rank_fields: list[Literal["text"]] | None = None
 
 
-class CohereRerankRequest(WireModel):
+class CohereRerankRequest(_RankFields):
     """Cohere's second version. `priority` has no effect. Documents are cut at 4096 tokens unless it says otherwise."""
 
-    model: str | None = None
-    query: str
     documents: Annotated[Documents, AtMost(MAX_DOCUMENTS, "documents")]
-    top_n: TopN = None
     max_tokens_per_doc: Annotated[Int, Between(1)] | None = 4096
-    return_documents: bool | None = False
 
 
 class RankedText(TypedDict):
@@ -141,125 +138,56 @@ class CohereError(BaseModel):
     message: str
 
 
-class RankJob(msgspec.Struct, frozen=True):
-    """top_n: None for all. max_document_tokens: None for no cut but that of `truncate`."""
-
-    model: str | None
-    query: str
-    documents: tuple[str, ...]
-    top_n: int | None = None
-    with_documents: bool = False
-    raw_scores: bool = False
-    truncate: bool = False
-    max_document_tokens: int | None = None
-
-
-def plain_job(body: RerankRequest) -> RankJob:
-    if body.documents is not None and body.texts is not None:
-        raise InvalidRequest("texts: send `documents` or `texts`, not both", param="texts")
-    field = "documents" if body.texts is None else "texts"
-    documents = _texts(body.documents if body.texts is None else body.texts, field)
-    return RankJob(
-        model=body.model,
-        query=_query(body.query),
-        documents=documents,
-        top_n=body.top_n,
-        with_documents=bool(body.return_documents or body.return_text),
-        raw_scores=bool(body.raw_scores),
-        truncate=bool(body.truncate or body.truncation),
-        max_document_tokens=body.max_tokens_per_doc,
-    )
-
-
-def cohere_job(body: CohereRerankRequest) -> RankJob:
-    """Cohere cuts documents, so none is refused for its length. Raises InvalidRequest."""
-    return RankJob(
-        model=body.model,
-        query=_query(body.query),
-        documents=_texts(body.documents, "documents"),
-        top_n=body.top_n,
-        with_documents=bool(body.return_documents),
-        truncate=True,
-        max_document_tokens=body.max_tokens_per_doc,
-    )
-
-
-def _query(query: str) -> str:
-    if not query.strip():
-        raise InvalidRequest("query: is empty", param="query")
-    return query
-
-
-def _texts(documents: Sequence[str | DocumentObject] | None, field: str) -> tuple[str, ...]:
+def texts_of(documents: Sequence[str | DocumentObject] | None, field: str) -> tuple[str, ...]:
     if not documents:
         raise InvalidRequest(f"{field}: at least one document is needed", param=field)
     return tuple(item if isinstance(item, str) else item.text for item in documents)
 
 
-def best_first(job: RankJob, ranked: Ranked) -> list[tuple[int, float]]:
+def best_first(scores: Sequence[float], top_n: int | None, *, raw: bool = False) -> list[tuple[int, float]]:
     """The index and the score of each document to return. Those of equal scores keep their order."""
-    order = sorted(range(len(ranked.raw)), key=lambda index: -ranked.raw[index])[: job.top_n]
-    return [(i, ranked.raw[i] if job.raw_scores else probability(ranked.raw[i])) for i in order]
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])[:top_n]
+    return [(index, scores[index] if raw else probability(scores[index])) for index in order]
 
 
-def documents(job: RankJob, ranked: Ranked) -> list[RankedDocument]:
-    found: list[RankedDocument] = []
-    for index, score in best_first(job, ranked):
-        item: RankedDocument = {"index": index, "relevance_score": score}
-        if job.with_documents:
-            item["document"] = {"text": job.documents[index]}
-        found.append(item)
-    return found
-
-
-def plain_reply(job: RankJob, ranked: Ranked) -> dict[str, object]:
-    usage = {"prompt_tokens": ranked.prompt_tokens, "total_tokens": ranked.prompt_tokens}
-    return {
-        "model": job.model or ranked.model,
-        "object": "list",
-        "usage": usage,
-        "results": documents(job, ranked),
-    }
-
-
-def text_scores(job: RankJob, ranked: Ranked) -> list[TextScore]:
-    found: list[TextScore] = []
-    for index, score in best_first(job, ranked):
-        item: TextScore = {"index": index, "score": score}
-        if job.with_documents:
-            item["text"] = job.documents[index]
-        found.append(item)
-    return found
-
-
-def cohere_reply(job: RankJob, ranked: Ranked, reply_id: str) -> dict[str, object]:
-    meta = {
-        "api_version": {"version": "2"},
-        "billed_units": {"search_units": 1},
-        "tokens": {"input_tokens": ranked.prompt_tokens, "output_tokens": 0},
-    }
-    return {"id": reply_id, "results": documents(job, ranked), "meta": meta}
+def results(best: Sequence[tuple[int, float]], texts: Sequence[str] | None) -> list[dict[str, object]]:
+    """RankedDocuments. texts: None shows none."""
+    shown = {} if texts is None else {index: {"document": {"text": texts[index]}} for index, _ in best}
+    return [{"index": index, "relevance_score": score, **shown.get(index, {})} for index, score in best]
 
 
 def rerank_router(services: Services) -> APIRouter:
     router = APIRouter(route_class=JsonRoute, tags=["Reranking"])
     service = GenerationService(services.models, services.preparer, services.running)
 
-    async def ranked(request: Request, job: RankJob) -> Ranked:
-        work = partial(
-            rank,
-            query=job.query,
-            documents=job.documents,
-            max_document_tokens=job.max_document_tokens,
-            truncate=job.truncate,
-        )
-        return await on_model(request, service, job.model, work)
+    async def ranked(request: Request, body: _RankFields, texts: Sequence[str], *, truncate: bool) -> Ranked:
+        if not body.query.strip():
+            raise InvalidRequest("query: is empty", param="query")
+        cut = body.max_tokens_per_doc
+        work = partial(rank, query=body.query, documents=texts, max_document_tokens=cut, truncate=truncate)
+        return await on_model(request, service, body.model, work)
 
     async def rerank(request: Request, body: RerankRequest) -> Response:
         """Score documents by how well they answer a query. A list of scores if the body has `texts`."""
-        job = plain_job(body)
-        result = await ranked(request, job)
-        return json_reply(plain_reply(job, result) if body.texts is None else text_scores(job, result))
+        if body.documents is not None and body.texts is not None:
+            raise InvalidRequest("texts: send `documents` or `texts`, not both", param="texts")
+        is_plain = body.texts is None
+        texts = texts_of(body.documents, "documents") if is_plain else texts_of(body.texts, "texts")
+        found = await ranked(request, body, texts, truncate=bool(body.truncate or body.truncation))
+        best = best_first(found.raw, body.top_n, raw=bool(body.raw_scores))
+        is_shown = body.return_documents or body.return_text
+        if not is_plain:
+            scores: list[TextScore] = [{"index": index, "score": score} for index, score in best]
+            for row in scores if is_shown else ():
+                row["text"] = texts[row["index"]]
+            return json_reply(scores)
+        reply = {
+            "model": body.model or found.model,
+            "object": "list",
+            "usage": {"prompt_tokens": found.prompt_tokens, "total_tokens": found.prompt_tokens},
+            "results": results(best, texts if is_shown else None),
+        }
+        return json_reply(reply)
 
     for path in PLAIN:
         name = "rerank" + path.replace("/", "_")
@@ -281,7 +209,18 @@ def rerank_router(services: Services) -> APIRouter:
     )
     async def rerank_cohere(request: Request, body: CohereRerankRequest) -> Response:
         """Score documents by how well they answer a query, as Cohere does."""
-        job = cohere_job(body)
-        return json_reply(cohere_reply(job, await ranked(request, job), str(uuid.uuid4())))
+        texts = texts_of(body.documents, "documents")
+        # Cohere cuts documents, so none is refused for its length.
+        found = await ranked(request, body, texts, truncate=True)
+        reply = {
+            "id": str(uuid.uuid4()),
+            "results": results(best_first(found.raw, body.top_n), texts if body.return_documents else None),
+            "meta": {
+                "api_version": {"version": "2"},
+                "billed_units": {"search_units": 1},
+                "tokens": {"input_tokens": found.prompt_tokens, "output_tokens": 0},
+            },
+        }
+        return json_reply(reply)
 
     return router

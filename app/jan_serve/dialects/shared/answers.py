@@ -29,9 +29,9 @@ from jan_serve.core.events import (
 from jan_serve.generation.service import GenerationService, LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
-from jan_serve.http.replies import frame, json_reply
+from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import DONE, EventStream, StreamSettings, frames_of
+from jan_serve.http.sse import EventStream, StreamSettings, frames_of
 
 Events = AsyncGenerator[GenerationEvent]
 
@@ -97,23 +97,12 @@ async def answer(
     streams: StreamSettings,
     *,
     stream: bool | None,
-    done: bytes = DONE,
-    done_after_error: bool = False,
-    framed: Callable[[Any], bytes] = frame,
+    **framing: Any,
 ) -> Response:
     """See `answer_stream` where the request wants a stream, else as `answer_whole`."""
     if not stream:
         return await answer_whole(request, events, renderer)
-    return await answer_stream(
-        request,
-        events,
-        renderer.chunks,
-        render_error,
-        streams,
-        done=done,
-        done_after_error=done_after_error,
-        framed=framed,
-    )
+    return await answer_stream(request, events, renderer.chunks, render_error, streams, **framing)
 
 
 async def answer_whole(request: Request, events: Events, renderer: WholeRenderer) -> Response:
@@ -136,14 +125,11 @@ async def answer_stream(
     chunks: Chunks,
     render_error: Callable[[Problem], object],
     streams: StreamSettings,
-    *,
-    done: bytes = DONE,
-    done_after_error: bool = False,
-    framed: Callable[[Any], bytes] = frame,
+    **framing: Any,
 ) -> Response:
     """Wait for the first event: an error before it still sets the status. Raises as `answer_whole`.
 
-    done: ends a stream that succeeded; with done_after_error, also one that failed. framed: encodes a value.
+    framing: `done`, `done_after_error` and `framed` of `frames_of`.
     """
     record = record_of(request.scope)
     record.stream = True
@@ -155,17 +141,9 @@ async def answer_stream(
         record.observe(event)
         return chunks(event)
 
-    frames = frames_of(
-        events,
-        render,
-        render_error,
-        record=record,
-        first=[first],
-        done=done,
-        done_after_error=done_after_error,
-        framed=framed,
+    return EventStream(
+        frames_of(events, render, render_error, record=record, first=[first], **framing), streams
     )
-    return EventStream(frames, streams)
 
 
 class StopDetail(TypedDict):

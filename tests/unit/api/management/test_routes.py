@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.management import Management
+from jan_serve.api.management.pulls import Management
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
@@ -25,6 +25,7 @@ class Work:
     def __init__(self) -> None:
         self.running = asyncio.Event()
         self.over = asyncio.Event()
+        self.free_memory = None
 
     async def models(self) -> tuple[Any, ...]:
         return ()

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.routes.recent_log import RecentLog, recent_log
+from jan_serve.api.routes.log import RecentLog, recent_log
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import NoShutdown, make_settings, serve_app
