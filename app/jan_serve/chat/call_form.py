@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -125,187 +125,96 @@ def _filled(parts: Parts, texts: Iterator[str]) -> Parts:
     return tuple(next(texts) if isinstance(part, str) else part for part in parts)
 
 
+_RUNS: Final = re.compile(r"(\S+)")
+"""Splits a text into white space and words by turns, with white space, or none, at both ends."""
+
+
 def _read(
     layout: CallLayout, shown: str, calls: Sequence[ToolCall], names: Sequence[str]
 ) -> tuple[tuple[str, ...], bool] | None:
-    """The texts of the layout as they are shown, and whether words are Python's; None if it is another layout."""
-    gaps = _Gaps(layout)
-    match = re.search(gaps.pattern(calls, names), shown, re.DOTALL)
+    """The texts of the layout as they are shown, and whether words are Python's; None if it is another layout.
+
+    names: of the first call's arguments, in order.
+    """
+    texts = [_RUNS.split(text) for text in texts_of(layout)]
+    numbered = _Numbered(layout, iter(range(len(texts))))
+    match = re.search(numbered.pattern(texts, calls, names), shown, re.DOTALL)
     if match is None:
         return None
     found = match.groupdict()
-    texts = gaps.texts(found)
-    return None if texts is None else (texts, found.get("flag") == "True")
+    spaced = (
+        "".join(found.get(f"text{number}_{index}", run) for index, run in enumerate(runs))
+        for number, runs in enumerate(texts)
+    )
+    return tuple(spaced), found.get("flag") == "True"
 
 
-_Place = tuple[str, int, int]
-"""Where white space stands: `in`, a text and the number of its word; `lead` or `trail`, a text; `between` two texts."""
+class _Numbered:
+    """A layout with the numbers of its texts in their place, in the order of `texts_of`."""
 
+    def __init__(self, layout: CallLayout, numbers: Iterator[int]) -> None:
+        def of(parts: Parts) -> list[int | Slot]:
+            return [next(numbers) if isinstance(part, str) else part for part in parts]
 
-class _Gaps:
-    """The white space between the words of a layout's texts, as groups of a regular expression."""
+        syntax = layout.arguments
+        self._opening, self._call = next(numbers), of(layout.call)
+        self._separator, self._closing = next(numbers), next(numbers)
+        self._argument = of(syntax.argument) if isinstance(syntax, TaggedArguments) else []
+        self._between = next(numbers, -1)
+        self._is_json = not isinstance(syntax, PythonArguments | NestedTagArguments)
 
-    def __init__(self, layout: CallLayout) -> None:
-        self._layout = layout
-        self._own = texts_of(layout)
-        self._groups: dict[_Place, str] = {}
-        self._numbers = iter(range(len(self._own)))
-        self._opening = next(self._numbers)
-        self._call = self._numbered(layout.call)
-        self._separator, self._closing = next(self._numbers), next(self._numbers)
-        arguments = layout.arguments
-        self._tagged = arguments if isinstance(arguments, TaggedArguments) else None
-        self._argument = [] if self._tagged is None else self._numbered(self._tagged.argument)
-        self._between = next(self._numbers, -1)
+    def pattern(self, texts: Sequence[Sequence[str]], calls: Sequence[ToolCall], names: Sequence[str]) -> str:
+        """A regular expression of the calls, with a group for the white space at each place of a text.
 
-    def _numbered(self, parts: Parts) -> list[int | Slot]:
-        return [next(self._numbers) if isinstance(part, str) else part for part in parts]
-
-    def pattern(self, calls: Sequence[ToolCall], names: Sequence[str]) -> str:
-        """What the calls look like. names: of the first call's arguments, in order."""
-        self._groups = {}
-        pieces: list[int | str] = [self._opening]
-        for number, call in enumerate(calls):
-            pieces += [self._separator] if number else []
-            for part in self._call:
-                if isinstance(part, int):
-                    pieces.append(part)
-                elif part is Slot.NAME:
-                    pieces.append(re.escape(call.function.name))
-                elif part is Slot.ARGUMENTS:
-                    pieces += self._arguments(call, names if number == 0 else None)
+        A place has the same white space wherever the text is, that of the layout if it can. Where two texts touch, one
+        keeps that of the layout, and the other one has the rest: so the white space between them has one reading.
+        """
+        heads, tail = {self._call[0], *self._argument[:1]}, self._call[-1]
+        written: list[str] = []
+        spaces: set[str] = set()
+        last_word = 0
+        for piece in self._pieces(calls, names):
+            runs = [piece] if isinstance(piece, str) else texts[piece]
+            for index, run in enumerate(runs):
+                name = f"text{piece}_{index}"
+                if isinstance(piece, str) or index % 2:
+                    written.append(piece if isinstance(piece, str) else re.escape(run))
+                    last_word = len(written)
+                elif not last_word:
+                    continue  # white space before the calls belongs to nothing
+                elif (index == 0 and piece in heads) or (index == len(runs) - 1 and piece == tail):
+                    written.append(re.escape(run))
+                elif name in spaces:
+                    written.append(f"(?P={name})")
                 else:
-                    pieces.append(r"[\w.:\-]+")
-        return "".join(self._joined([*pieces, self._closing]))
+                    spaces.add(name)
+                    written.append(rf"(?P<{name}>{re.escape(run)}|\s*?)")
+        return "".join(written[:last_word])
 
-    def _arguments(self, call: ToolCall, names: Sequence[str] | None) -> Iterator[int | str]:
-        """names: of the first call; None for others."""
-        if self._tagged is None:
-            anything = (
-                ".*?"
-                if isinstance(self._layout.arguments, PythonArguments | NestedTagArguments)
-                else r"\{.*?\}"
-            )
-            yield anything
+    def _pieces(self, calls: Sequence[ToolCall], names: Sequence[str]) -> Iterator[int | str]:
+        """Numbers of texts, and what stands in the place of slots."""
+        yield self._opening
+        for position, call in enumerate(calls):
+            if position:
+                yield self._separator
+            for part in self._call:
+                if part is Slot.ARGUMENTS:
+                    yield from self._arguments(
+                        json.loads(call.function.arguments), names if position == 0 else ()
+                    )
+                elif isinstance(part, int):
+                    yield part
+                else:
+                    yield re.escape(call.function.name) if part is Slot.NAME else r"[\w.:\-]+"
+        yield self._closing
+
+    def _arguments(self, values: dict[str, Any], names: Sequence[str]) -> Iterator[int | str]:
+        if not self._argument:
+            yield r"\{.*?\}" if self._is_json else ".*?"
             return
-        values = json.loads(call.function.arguments)
-        for number, name in enumerate(values if names is None else names):
-            if number:
+        for position, name in enumerate(names or values):
+            if position:
                 yield self._between
-            value = values[name]
-            known = {
-                Slot.KEY: name,
-                Slot.VALUE: "(?P<flag>[Tt]rue)" if value is True else re.escape(str(value)),
-            }
+            shown = "(?P<flag>[Tt]rue)" if values[name] is True else re.escape(str(values[name]))
             for part in self._argument:
-                yield part if isinstance(part, int) else known.get(part, r"\w+")
-
-    def _joined(self, pieces: Sequence[int | str]) -> Iterator[str]:
-        """The pieces as one expression. Texts of white space only are part of the gap around them."""
-        last: int | str = ""
-        blank: int | None = None
-        for piece in pieces:
-            words = self._own[piece].split() if isinstance(piece, int) else [piece]
-            if not words:
-                blank = piece if isinstance(piece, int) and isinstance(last, str) and last else blank
-                continue
-            place: _Place | None = None
-            match last, piece:
-                case int(), int():
-                    place = ("between", last, piece)
-                case int(), str():
-                    place = ("trail", last, 0)
-                case str(), int() if blank is not None:
-                    place = ("between", blank, piece)
-                case str(), int() if last:
-                    place = ("lead", piece, 0)
-                case str(), str() if blank is not None:
-                    place = ("lead", blank, 0)
-                case _:
-                    pass
-            yield self._gap(place) if place is not None else ""
-            for number, word in enumerate(words):
-                yield self._gap(("in", piece, number)) if isinstance(piece, int) and number else ""
-                yield re.escape(word) if isinstance(piece, int) else word
-            last, blank = piece, None
-
-    def _gap(self, place: _Place) -> str:
-        if place in self._groups:
-            return f"(?P={self._groups[place]})"
-        name = self._groups[place] = f"gap{len(self._groups)}"
-        return rf"(?P<{name}>\s*)"
-
-    def texts(self, found: Mapping[str, str | None]) -> tuple[str, ...] | None:
-        """The texts with the white space that is found; None if that of two of them contradicts."""
-        space = {place: found[name] or "" for place, name in self._groups.items()}
-        ends = _Ends(self._own, space)
-        tail, head = self._call[-1], self._call[0]
-        place = self._call.index(Slot.ARGUMENTS)
-        before, after = self._call[place - 1], self._call[place + 1] if self._call[place + 1 :] else None
-        if self._tagged is not None and isinstance(before, int) and isinstance(after, int):
-            first, last = self._argument[0], self._argument[-1]
-            assert isinstance(first, int)
-            assert isinstance(last, int)
-            ends.split(before, first, keep=first)
-            ends.split(before, after, keep=before)
-            ends.split(last, after, keep=after)
-            ends.around(last, self._between, first)
-        if isinstance(head, int):
-            ends.split(self._opening, head, keep=head)
-        if isinstance(tail, int):
-            ends.split(tail, self._closing, keep=tail)
-            ends.around(tail, self._separator, head if isinstance(head, int) else None)
-        return ends.texts() if ends.agree else None
-
-
-class _Ends:
-    """The texts, whose ends are settled one after another. agree: white space is as long as what is known of it."""
-
-    def __init__(self, own: Sequence[str], space: Mapping[_Place, str]) -> None:
-        self._own = own
-        self._space = space
-        self._lead = {number: text[: len(text) - len(text.lstrip())] for number, text in enumerate(own)}
-        self._trail = {number: text[len(text.rstrip()) :] for number, text in enumerate(own) if text.strip()}
-        self._lead |= {number: gap for (kind, number, _), gap in space.items() if kind == "lead"}
-        self._trail |= {number: gap for (kind, number, _), gap in space.items() if kind == "trail"}
-        self.agree = True
-
-    def split(self, left: int, right: int, *, keep: int) -> None:
-        """Divide the white space between two texts: `keep` has its own, the other one has the rest."""
-        gap = self._space.get(("between", left, right))
-        if gap is None:
-            return
-        if keep == left:
-            self._lead[right] = self._without(gap, before=self._trail.get(left, self._lead[left]))
-        else:
-            self._trail[left] = self._without(gap, after=self._lead[right])
-
-    def around(self, left: int, middle: int, right: int | None) -> None:
-        """Give a separator what is between the texts beside it, whose ends are settled."""
-        before, after = self._trail[left], "" if right is None else self._lead[right]
-        if self._own[middle].strip():
-            self.split(left, middle, keep=left)
-            if right is not None:
-                self.split(middle, right, keep=right)
-            return
-        gap = self._space.get(("between", left, right if right is not None else -1))
-        if gap is None:
-            gap = self._space.get(("trail", left, 0)) if right is None else None
-        if gap is not None:
-            self._lead[middle] = self._without(self._without(gap, before=before), after=after)
-
-    def _without(self, gap: str, *, before: str = "", after: str = "") -> str:
-        self.agree = self.agree and gap.startswith(before) and gap.endswith(after)
-        return gap.removeprefix(before).removesuffix(after)
-
-    def texts(self) -> tuple[str, ...]:
-        return tuple(map(self._text, range(len(self._own))))
-
-    def _text(self, number: int) -> str:
-        words = self._own[number].split()
-        if not words:
-            return self._trail.get(number, self._lead[number])
-        gaps = re.findall(r"(?<=\S)\s+(?=\S)", self._own[number])
-        inner = (self._space.get(("in", number, at), gap) for at, gap in enumerate(gaps, 1))
-        rest = "".join(gap + word for gap, word in zip(inner, words[1:], strict=True))
-        return f"{self._lead[number]}{words[0]}{rest}{self._trail[number]}"
+                yield part if isinstance(part, int) else {Slot.KEY: name, Slot.VALUE: shown}.get(part, r"\w+")
