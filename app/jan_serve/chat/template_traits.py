@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 import jinja2
 import msgspec
+from msgspec.structs import replace
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.chat.template_sandbox import compiled, rendered
@@ -36,7 +36,9 @@ _TOOL: Final[dict[str, Any]] = {
         "parameters": {"type": "object", "properties": _PROPERTIES, "required": [_KEY]},
     },
 }
-_USER: Final[dict[str, Any]] = {"role": "user", "content": "Hi."}
+_CALLED: Final = ("user Hi.", "call", "result done")
+_ANSWERED: Final = ("user Hi.", "call", f"result {_DONE}")
+_OTHER_ID: Final = "call00001"
 PROBE_ID: Final = "call00000"
 """The id of the call in `TemplateTraits.call_opening`."""
 
@@ -97,68 +99,78 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=128)
 def traits_of(source: str) -> TemplateTraits:
     """The traits of a template, cached. Renders it some thirty times. Raises TemplateError if it does not compile."""
-    render = partial(_rendered, compiled(source))
-    takes_text, takes_parts = _shows(render, _NEEDLE, None), _shows(render, _parts(_NEEDLE), None)
+    user = f"user {_NEEDLE}"
+    probe = _Probe(compiled(source))
+    takes_text, takes_parts = probe.shows(user), replace(probe, list_content=True).shows(user)
     as_parts = takes_parts and not takes_text
-    content = _parts(_NEEDLE) if as_parts else _NEEDLE
-    no_tools = _shows(render, content, None) or not _shows(render, content, [])
-    alone, beside_system = _listed(render, as_parts, ("user",)), _listed(render, as_parts, ("system", "user"))
+    probe = replace(probe, list_content=as_parts)
+    no_tools = probe.shows(user) or not replace(probe, no_tools=[]).shows(user)
+    alone = "probe" in probe.text("user Hi.", with_tool=True)
+    beside_system = "probe" in probe.text("system Hi.", "user Hi.", with_tool=True)
     tools = alone or beside_system or not knows_tools(source)
-    if not tools:
-        render = partial(_without_tools, render, None if no_tools else [])
-    call_content = _call_content(render, not as_parts, takes_parts)
-    list_content = isinstance(call_content, list)
-    content = _parts(_NEEDLE) if list_content else _NEEDLE
-    objects = _takes_objects(render, call_content)
-    probe = _Probe(
-        render=render,
-        no_tools=None if no_tools else [],
-        list_content=list_content,
-        call_content=call_content,
-        arguments=_ARGUMENTS if objects else _AS_TEXT,
-    )
-    calls = probe.shows("user Hi.", "call", "result done")
+    probe = replace(probe, no_tools=None if no_tools else [], lists_tools=tools)
+    probe = _with_call_content(probe, not as_parts, takes_parts)
+    probe = replace(probe, arguments=_ARGUMENTS if _takes_objects(probe) else _AS_TEXT)
+    calls = probe.shows(*_CALLED)
     of_calls = _traits_of_calls(probe) if calls else {}
     return TemplateTraits(
-        object_arguments=objects,
-        list_content=list_content,
-        null_content=call_content is None,
+        object_arguments=probe.arguments is _ARGUMENTS,
+        list_content=probe.list_content,
+        null_content=probe.call_content is None,
         no_tools=no_tools,
-        efforts=_efforts(source, content, probe.no_tools, _PLAIN, EFFORTS),
-        no_effort=next(iter(_efforts(source, content, probe.no_tools, (), _NO_EFFORTS)), None),
+        efforts=_efforts(source, probe, _PLAIN, EFFORTS),
+        no_effort=next(iter(_efforts(source, probe, (), _NO_EFFORTS)), None),
         tools=tools,
         system_for_tools=beside_system and not alone,
         calls=calls,
         results=of_calls.get("calls_alone", False)
         or probe.shows("user Hi.", "assistant Hello.", f"result {_NEEDLE}", "user So?"),
-        parallel_calls=_OTHER in _render_call(render, probe.arguments, call_content, another=True),
+        parallel_calls=_OTHER in probe.text("user Hi.", "calls", f"result {_DONE}", f"another {_DONE}"),
         **_traits_of_turns(probe, calls),
         **of_calls,
     )
 
 
-Render = Callable[[list[dict[str, Any]], list[dict[str, Any]] | None], str]
-
-
-class _Probe(msgspec.Struct, frozen=True, kw_only=True):
+class _Probe(msgspec.Struct, frozen=True):
     """Renders histories of `role text`, whose text is a needle if the template must show it.
 
     `call` is a turn with a call whose arguments have the first needle, and the text beside it; `result` is that call's,
-    `orphan` one of no call.
+    `orphan` one of no call. `calls` has a second call, and `another` is its result. no_tools: `tools` without any.
+    lists_tools: else `tools` is that always.
     """
 
-    render: Render
-    no_tools: list[dict[str, Any]] | None
-    list_content: bool
-    call_content: Any
-    arguments: Any
+    template: jinja2.Template
+    no_tools: list[dict[str, Any]] | None = None
+    lists_tools: bool = True
+    list_content: bool = False
+    call_content: Any = ""
+    arguments: Any = _AS_TEXT
 
-    def text(self, *turns: str, call_id: str = PROBE_ID, with_tool: bool | None = None) -> str:
+    def text(
+        self, *turns: str, call_id: str = PROBE_ID, with_tool: bool | None = None, **variables: str
+    ) -> str:
         """The text; empty if the template rejects the turns. with_tool: list the tool; None: if there is a call."""
-        messages = [self._message(turn, call_id) for turn in turns]
         if with_tool is None:
             with_tool = any(turn.startswith(("call", "result", "orphan")) for turn in turns)
-        return self.render(messages, [_TOOL] if with_tool else self.no_tools)
+        tools = [_TOOL] if with_tool and self.lists_tools else self.no_tools
+        values: dict[str, Any] = {
+            **variables,
+            "messages": [self._message(turn, call_id) for turn in turns],
+            "tools": tools,
+            "bos_token": "",
+            "eos_token": "",
+            "add_generation_prompt": True,
+            "strftime_now": datetime(2000, 1, 1, tzinfo=UTC).strftime,
+            "functions": json.dumps([tool["function"] for tool in tools or ()]),
+            "datetime": "Jan 01 2000",
+            "date_string": "01 Jan 2000",
+        }
+        try:
+            return rendered(self.template, values)
+        except TemplateError as error:
+            if ran_out_of_memory(error):
+                raise  # it says nothing of the template, whose traits are kept
+            return ""
 
     def shows(self, *turns: str, with_tool: bool | None = None) -> bool:
         """Whether all needles are shown."""
@@ -169,35 +181,38 @@ class _Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     def _message(self, turn: str, call_id: str) -> dict[str, Any]:
         role, _, text = turn.partition(" ")
-        content: Any = _parts(text) if self.list_content else text
-        if role == "call":
-            function = {"name": "probe", "arguments": self.arguments}
-            call = {"id": call_id, "type": "function", "function": function}
-            return {
-                "role": "assistant",
-                "content": content if text else self.call_content,
-                "tool_calls": [call],
-            }
-        if role == "result":
-            return {"role": "tool", "content": content, "tool_call_id": call_id, "name": "probe"}
-        if role == "orphan":
-            return {"role": "tool", "content": content, "tool_call_id": "unknown00"}
-        return {"role": role, "content": content}
+        content: Any = [{"type": "text", "text": text}] if self.list_content else text
+        match role:
+            case "call" | "calls":
+                named = {call_id: "probe"} if role == "call" else {call_id: "probe", _OTHER_ID: _OTHER}
+                calls = [
+                    {"id": own, "type": "function", "function": {"name": name, "arguments": self.arguments}}
+                    for own, name in named.items()
+                ]
+                content = content if text else self.call_content
+                return {"role": "assistant", "content": content, "tool_calls": calls}
+            case "result":
+                return {"role": "tool", "content": content, "tool_call_id": call_id, "name": "probe"}
+            case "another":
+                return {"role": "tool", "content": content, "tool_call_id": _OTHER_ID, "name": _OTHER}
+            case "orphan":
+                return {"role": "tool", "content": content, "tool_call_id": "unknown00"}
+            case _:
+                return {"role": role, "content": content}
 
 
 def _traits_of_turns(probe: _Probe, calls: bool) -> dict[str, Any]:
     system_role = probe.shows(f"system {_NEEDLE}", "user Hi.")
     late = ("assistant Hello.", f"system {_OTHER}", "user So?")
-    called = ("user Hi.", "call", "result done")
     repeated = probe.shows(f"user {_NEEDLE}", f"user {_OTHER}") and (
-        not calls or probe.shows(*called, f"user {_OTHER}")
+        not calls or probe.shows(*_CALLED, f"user {_OTHER}")
     )
     return {
         "system_role": system_role,
         "late_system": probe.shows("system First.", f"system {_NEEDLE}", "user Hi.", *late)
         and probe.shows("user Hi.", f"system {_NEEDLE}", f"user {_OTHER}")
         and _OTHER not in probe.text("system First.", f"user {_NEEDLE}", *late).partition(_NEEDLE)[0],
-        "system_before_results": not (system_role and calls) or probe.shows(f"system {_OTHER}", *called),
+        "system_before_results": not (system_role and calls) or probe.shows(f"system {_OTHER}", *_CALLED),
         "repeated_turns": repeated,
         # Where roles must alternate, that gives a first answer its question.
         "any_start": (not repeated or probe.shows(f"assistant {_NEEDLE}", f"user {_OTHER}"))
@@ -209,16 +224,15 @@ def _traits_of_turns(probe: _Probe, calls: bool) -> dict[str, Any]:
 
 def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
     """Those that count only where calls are shown."""
-    called = ("user Hi.", "call", "result done")
     return {
-        "calls_alone": _NEEDLE in probe.text(*called, with_tool=False),
+        "calls_alone": _NEEDLE in probe.text(*_CALLED, with_tool=False),
         **_call_opening(probe),
         "orphan_results": probe.shows("user Hi.", f"orphan {_NEEDLE}", "assistant So.", f"orphan {_OTHER}")
-        and probe.shows(*called, f"orphan {_OTHER}")
+        and probe.shows(*_CALLED, f"orphan {_OTHER}")
         and probe.shows("user Hi.", "call", f"orphan {_OTHER}"),
         "calls_last": probe.shows("user Hi.", "call"),
         "short_ids": any(
-            _NEEDLE not in probe.text(*called, call_id=each) for each in ("call_0-of-7", "call_0")
+            _NEEDLE not in probe.text(*_CALLED, call_id=each) for each in ("call_0-of-7", "call_0")
         ),
     }
 
@@ -233,7 +247,7 @@ def _call_opening(probe: _Probe) -> dict[str, Any]:
         and probe.text("user Hi.", *turn, *turn).count(_OTHER) == 2
     ):
         return {}
-    called = probe.text("user Hi.", "call", "result done")
+    called = probe.text(*_CALLED)
     answer = probe.text("user Hi.", "assistant So.", with_tool=True)
     pairs = zip(called, answer, strict=False)
     same = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -245,126 +259,46 @@ def _call_opening(probe: _Probe) -> dict[str, Any]:
     return {"call_opening": before_arguments[: before_arguments.rfind("{")], "name_first": False}
 
 
-def _rendered(
-    template: jinja2.Template,
-    messages: list[dict[str, Any]],
-    tools: list[dict[str, Any]] | None,
-    **kwargs: str,
-) -> str:
-    """The text; empty if the template rejects the messages."""
-    values: dict[str, Any] = {
-        **kwargs,
-        "messages": messages,
-        "tools": tools,
-        "bos_token": "",
-        "eos_token": "",
-        "add_generation_prompt": True,
-        "strftime_now": _some_date,
-        "functions": json.dumps([tool["function"] for tool in tools or ()]),
-        "datetime": "Jan 01 2000",
-        "date_string": "01 Jan 2000",
-    }
-    try:
-        return rendered(template, values)
-    except TemplateError as error:
-        if ran_out_of_memory(error):
-            raise  # it says nothing of the template, whose traits are kept
-        return ""
-
-
-def _efforts(
-    source: str,
-    content: Any,
-    tools: list[dict[str, Any]] | None,
-    usual: tuple[str, ...],
-    known: tuple[str, ...],
-) -> tuple[str, ...]:
+def _efforts(source: str, probe: _Probe, usual: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """Those of `known` that the template takes. usual: the words that it need not name."""
     if "reasoning_effort" not in source:
         return usual
-    messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
     words = [word for word in known if word in usual or re.search(f"[\"']{word}[\"']", source)]
-    template = compiled(source)
-    return tuple(
-        word for word in words if _NEEDLE in _rendered(template, messages, tools, reasoning_effort=word)
-    )
+    return tuple(word for word in words if _NEEDLE in probe.text(f"user {_NEEDLE}", reasoning_effort=word))
 
 
-def _some_date(date_format: str) -> str:
-    return datetime(2000, 1, 1, tzinfo=UTC).strftime(date_format)
-
-
-def _shows(render: Render, content: Any, tools: list[dict[str, Any]] | None) -> bool:
-    return _NEEDLE in render([{"role": "user", "content": content}], tools)
-
-
-def _without_tools(
-    render: Render,
-    no_tools: list[dict[str, Any]] | None,
-    messages: list[dict[str, Any]],
-    tools: list[dict[str, Any]] | None,
-) -> str:
-    del tools
-    return render(messages, no_tools)
-
-
-def _listed(render: Render, as_parts: bool, roles: tuple[str, ...]) -> bool:
-    """Whether the template shows a tool beside messages of these roles."""
-    content = _parts("Hi.") if as_parts else "Hi."
-    return "probe" in render([{"role": role, "content": content} for role in roles], [_TOOL])
-
-
-def _parts(text: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text}]
-
-
-def _call_content(render: Render, as_text: bool, as_parts: bool) -> Any:
-    """The empty content of a turn with calls: text, null, or a list of parts, as all content is then.
+def _with_call_content(probe: _Probe, as_text: bool, as_parts: bool) -> _Probe:
+    """The probe with the empty content of a turn with calls: text, null, or a list of parts, as all content is then.
 
     The first with which the template shows a call and its result, else a call. as_text, as_parts: what it takes.
     """
-    forms: list[Any] = ["", None] if as_text else []
+    forms = (
+        [replace(probe, list_content=False, call_content=content) for content in ("", None)]
+        if as_text
+        else []
+    )
     if as_parts:
-        forms.append(_parts(""))
+        forms.append(replace(probe, list_content=True, call_content=[{"type": "text", "text": ""}]))
 
-    def shown(content: Any) -> tuple[bool, bool]:
-        texts = [_render_call(render, arguments, content) for arguments in (_AS_TEXT, _ARGUMENTS)]
+    def shown(form: _Probe) -> tuple[bool, bool]:
+        texts = [replace(form, arguments=arguments).text(*_ANSWERED) for arguments in (_AS_TEXT, _ARGUMENTS)]
         with_call = [text for text in texts if _NEEDLE in text]
         return bool(with_call), any(_DONE in text for text in with_call)
 
     return max(forms, key=shown)
 
 
-def _takes_objects(render: Render, content: Any) -> bool:
+def _takes_objects(probe: _Probe) -> bool:
     """Whether arguments must be a mapping.
 
     Text is right where the template fails on a mapping, leaves it out or pastes Python's notation of it, and where it
     makes no difference but spaces: there, the model sees what it wrote.
     """
-    as_text = "".join(_render_call(render, _AS_TEXT, content).split())
-    as_object = "".join(_render_call(render, _ARGUMENTS, content).split())
+    as_text, as_object = (
+        "".join(replace(probe, arguments=arguments).text(*_ANSWERED).split())
+        for arguments in (_AS_TEXT, _ARGUMENTS)
+    )
     if _NEEDLE not in as_object:
         return _NEEDLE not in as_text
     pasted = "".join(repr(_ARGUMENTS).split()) in as_object
     return not (pasted or as_text == as_object)
-
-
-def _render_call(render: Render, arguments: Any, content: Any, *, another: bool = False) -> str:
-    """Render a turn with one call, or two if `another`, and the results. content: that of the turn."""
-    as_parts = isinstance(content, list)
-    names = ["probe", _OTHER] if another else ["probe"]
-    calls = [
-        {"id": f"call0000{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
-        for index, name in enumerate(names)
-    ]
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call["id"],
-            "name": name,
-            "content": _parts(_DONE) if as_parts else _DONE,
-        }
-        for call, name in zip(calls, names, strict=True)
-    ]
-    user = {"role": "user", "content": _parts("Hi.")} if as_parts else _USER
-    return render([user, {"role": "assistant", "content": content, "tool_calls": calls}, *results], [_TOOL])
