@@ -24,9 +24,9 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     RegexConstraint,
 )
+from jan_serve.core.kv_transfer import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, RenderRequest
-from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.dialects.openai.transcriptions import transcription_form
 from jan_serve.errors import InvalidState, JanServeError, PeerFailed, ProtocolError
 from jan_serve.helpers.kinds import (

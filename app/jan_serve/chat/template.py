@@ -1,4 +1,4 @@
-"""This module renders a ChatPrompt with the Jinja chat template of the model's GGUF file.
+"""Renders a ChatPrompt with the Jinja chat template of the model's GGUF file.
 
 Some templates leave out the text of a turn with calls, or show it after them. Such a template renders the calls
 alone, the first with a mark in its name; the text then takes its place before them.
@@ -12,28 +12,165 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.chat.call_arguments import read_arguments
+from jan_serve.chat.call_arguments import arguments_text, object_arguments, read_arguments
 from jan_serve.chat.call_form import PROBE_TOOLS, learned_form, probe_history
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import CHATML, detect_format, knows_tools, writes_calls
 from jan_serve.chat.history import shown_history
 from jan_serve.chat.template_sandbox import compiled, rendered
-from jan_serve.chat.template_traits import PROBE_ID, traits_of
-from jan_serve.chat.template_values import (
-    template_effort,
-    template_messages,
-    template_tool_choice,
-    template_tools,
-    text_of,
-    thinking_values,
+from jan_serve.chat.template_traits import EFFORTS, PLAIN_EFFORTS, PROBE_ID, TemplateTraits, traits_of
+from jan_serve.core.messages import (
+    CallForm,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
 )
-from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import THINKING_SWITCH, ChatPrompt, RenderedChat, RenderRequest
-from jan_serve.errors import TemplateError, ran_out_of_memory
+from jan_serve.errors import TemplateError, UnsupportedContent, ran_out_of_memory
+
+
+def template_tools(tools: tuple[Tool, ...], *, plain: bool = False) -> list[dict[str, Any]] | None:
+    """The tools in OpenAI's nesting; None if there are none, because templates test for None.
+
+    plain: with all that a template may look for in a tool: a description of each tool and parameter, one type where
+    there are several, objects with properties, and nothing that is null.
+    """
+    return [_tool(tool, plain) for tool in tools] or None
+
+
+def template_tool_choice(choice: ToolChoice) -> str | dict[str, Any]:
+    """The choice in OpenAI's notation: a word, or an object with the function's name."""
+    if choice.mode == "named":
+        return {"type": "function", "function": {"name": choice.name}}
+    return choice.mode
+
+
+def template_effort(effort: Any, traits: TemplateTraits) -> Any:
+    """`reasoning_effort` as a word that the template takes: the nearest one, of two the higher. Others stay."""
+    if effort not in EFFORTS or effort in traits.efforts:
+        return effort
+    if effort == "none" and traits.no_effort is not None:
+        return traits.no_effort
+    plain = PLAIN_EFFORTS.get(effort, effort)
+    wanted = EFFORTS.index(plain)
+    return min(reversed(traits.efforts), key=lambda word: abs(EFFORTS.index(word) - wanted), default=plain)
+
+
+_OTHER_SWITCHES: Final = {
+    "thinking": (True, False),
+    "reasoning": (True, False),
+    "thinking_mode": ("enabled", "disabled"),
+    "thinking_budget": (None, 0),
+}
+"""Values that turn thinking on and off in templates without the usual switch; None: the variable stays absent."""
+
+
+_HAS_DEFAULT: Final = re.compile(rf"\b{THINKING_SWITCH}\s*(is\s+(not\s+)?defined\b|\|\s*default\b)")
+"""A template that says itself what an absent switch means."""
+
+
+def thinking_values(prompt: ChatPrompt, source: str, traits: TemplateTraits) -> dict[str, Any]:
+    """The variables that switch thinking, as the request says. Where it says nothing, the usual one is on in templates
+    that do not foresee its absence: `not enable_thinking` would switch thinking off."""
+    if prompt.asks_for_thoughts is None:
+        return {} if _HAS_DEFAULT.search(source) else {THINKING_SWITCH: True}
+    values: dict[str, Any] = {THINKING_SWITCH: prompt.thinks}
+    if THINKING_SWITCH not in source:
+        chosen = {name: on if prompt.thinks else off for name, (on, off) in _OTHER_SWITCHES.items()}
+        values |= {name: value for name, value in chosen.items() if value is not None}
+        if traits.no_effort is not None:
+            values["reasoning_effort"] = template_effort("medium" if prompt.thinks else "none", traits)
+    return values
+
+
+def text_of(message: Message, index: int) -> str:
+    """The message's text parts, concatenated. Raises UnsupportedContent for an image or audio."""
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    texts: list[str] = []
+    for part in message.content:
+        if not isinstance(part, TextPart):
+            what = "an image" if isinstance(part, ImagePart) else "audio"
+            raise UnsupportedContent(
+                f"messages[{index}].content: this model reads text only, and the message holds {what}",
+                param="messages",
+            )
+        texts.append(part.text)
+    return "".join(texts)
+
+
+def template_message(
+    message: Message, index: int, traits: TemplateTraits, thought_field: str
+) -> dict[str, Any]:
+    """A turn as a mapping, whose absent keys stay absent, because templates test for them. Raises UnsupportedContent.
+
+    index: of the turn. thought_field: the key of its reasoning.
+    """
+    text = text_of(message, index)
+    content: Any = text
+    if traits.null_content and not text and message.tool_calls:
+        content = None
+    elif traits.list_content:
+        content = [{"type": "text", "text": text}]
+    further = {
+        "name": message.name,
+        "tool_calls": [_tool_call(call, traits) for call in message.tool_calls] or None,
+        "tool_call_id": message.tool_call_id,
+        thought_field: message.reasoning_content,
+    }
+    present = {name: value for name, value in further.items() if value is not None}
+    return {"role": message.role, "content": content, **present}
+
+
+def _tool_call(call: ToolCall, traits: TemplateTraits) -> dict[str, Any]:
+    values = object_arguments(call.function.arguments)
+    arguments: Any = values if traits.object_arguments else arguments_text(call.function.arguments, values)
+    function = {"name": call.function.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _tool(tool: Tool, plain: bool) -> dict[str, Any]:
+    parameters = _plain_schema({"type": "object", **tool.parameters}) if plain else tool.parameters
+    function = {
+        "name": tool.name,
+        "description": (tool.description or "") if plain else tool.description,
+        "parameters": parameters,
+        "strict": tool.strict,
+    }
+    return {
+        "type": "function",
+        "function": {key: value for key, value in function.items() if value is not None},
+    }
+
+
+def _plain_schema(schema: Any) -> dict[str, Any]:
+    """The schema with one type at each place, in small letters, and schemas for all members of objects and arrays."""
+    known = cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+    plain = {name: value for name, value in known.items() if value is not None}
+    kinds: Any = plain.pop("type", None)
+    words = cast(list[Any], kinds) if isinstance(kinds, list) else [kinds]
+    kind = next((word.lower() for word in words if isinstance(word, str) and word.lower() != "null"), None)
+    if kind is not None:
+        plain["type"] = kind
+    if kind == "object" or "properties" in plain:
+        properties: Any = plain.get("properties")
+        members = cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
+        plain["properties"] = {name: _plain_schema(part) for name, part in members.items()}
+        for part in plain["properties"].values():
+            part["description"] = part["description"] if isinstance(part.get("description"), str) else ""
+    if kind in ("object", "array"):
+        of_members = "items" if kind == "array" else "additionalProperties"
+        plain[of_members] = _plain_schema(plain.get(of_members))
+    return plain
+
 
 _SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -233,26 +370,24 @@ def _values(
     tools = template_tools(prompt.tools, plain=plain_tools)
     if tools is None and not traits.no_tools:
         tools = []
-
-    def strftime_now(date_format: str) -> str:
-        return request.now.strftime(date_format)
-
     kwargs = dict(prompt.template_kwargs)
     if "reasoning_effort" in kwargs:
         kwargs["reasoning_effort"] = template_effort(kwargs["reasoning_effort"], traits)
-    values: dict[str, Any] = {
+    return {
         # FireFunction's template reads these two, Llama's the date.
         "functions": json.dumps([tool["function"] for tool in tools], indent=4) if tools else "[]",
-        "datetime": strftime_now("%b %d %Y"),
-        "date_string": strftime_now("%d %b %Y"),
+        "datetime": request.now.strftime("%b %d %Y"),
+        "date_string": request.now.strftime("%d %b %Y"),
         **thinking_values(prompt, source, traits),
         **{name: value for name, value in kwargs.items() if name != THINKING_SWITCH or value is not None},
-        "messages": template_messages(prompt.messages, traits, chat_format.thought_field),
+        "messages": [
+            template_message(message, index, traits, chat_format.thought_field)
+            for index, message in enumerate(prompt.messages)
+        ],
         "tools": tools,
         "tool_choice": template_tool_choice(prompt.tool_choice),
         "bos_token": request.bos_token,
         "eos_token": request.eos_token,
         "add_generation_prompt": prompt.opens_answer,
-        "strftime_now": strftime_now,
+        "strftime_now": request.now.strftime,
     }
-    return values

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.sequence_state import SequenceState
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, CellAllocator
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_transfer import StateShelf

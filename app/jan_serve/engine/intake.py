@@ -13,8 +13,8 @@ from collections.abc import Sequence as Items
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.core.messages import AudioPiece, ImagePiece
-from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory

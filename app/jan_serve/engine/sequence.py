@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from jan_serve.core.events import CacheTier, EngineWork, Timings, TokenInfo
-from jan_serve.core.sequence_state import SequenceState
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.engine.prompt_media import NO_MEDIA, PromptMedia
 from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.tokens import PrefixMark, TokenBuffer, Tokens

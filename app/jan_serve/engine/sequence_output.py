@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from jan_serve.core.events import TokenInfo, Usage
-from jan_serve.core.sequence_state import SequenceState
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.engine.cache.state_transfer import StateShelf, state_bytes
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sampler import Floats, Sampled, score

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jan_serve.audio_files import MAX_FILE_BYTES as MAX_AUDIO_BYTES
-from jan_serve.audio_files import MAX_SOUNDS, AudioHeader
+from jan_serve.audio_files import MAX_SOUNDS
 from jan_serve.audio_files import checked_header as checked_audio
 from jan_serve.core.messages import (
     AudioPart,
@@ -37,8 +37,6 @@ from jan_serve.helpers.kinds import DecodeAudio, DecodeImage
 from jan_serve.image_files import (
     MAX_FILES_BYTES,
     MAX_IMAGES,
-    MAX_SHOWN_PIXELS,
-    ImageHeader,
     image_bytes,
     is_remote,
     shown_pixels,
@@ -48,63 +46,39 @@ from jan_serve.image_files import checked_header as checked_image
 from jan_serve.text.base64_text import base64_bytes
 
 
-class ReadImage(NamedTuple):
-    """piece: without pixels. param: the request's field."""
+class ReadMedia(NamedTuple):
+    """piece: without pixels or samples, and with as many frames as its header says. param: the request's field."""
 
     param: str
-    data: bytes
-    header: ImageHeader
-    piece: ImagePiece
-
-
-class ReadAudio(NamedTuple):
-    """piece: without samples, and as many frames as its header says. rate: of the model. param: the request's field."""
-
-    param: str
-    data: bytes
-    header: AudioHeader
-    rate: int
-    piece: AudioPiece
-
-
-ReadMedia = ReadImage | ReadAudio
+    piece: MediaPiece
+    wanted: DecodeImage | DecodeAudio
 
 
 def too_many_images(param: str, count: int) -> InvalidImage:
     return InvalidImage(f"{param}: the request has {count} images; the limit is {MAX_IMAGES}", param=param)
 
 
-def read_image(param: str, source: str | bytes, most_pixels: int = MAX_SHOWN_PIXELS) -> ReadImage:
+def _read_image(param: str, source: str | bytes, most_pixels: int) -> ReadMedia:
     """source: a data URL, base64, or the file. Blocks for the hash, some 20 ms for the largest. Raises InvalidImage."""
     data = image_bytes(source) if isinstance(source, str) else source
     header = checked_image(data)
-    width, height = shown_size(*header.upright_size, most_pixels)
-    return ReadImage(
-        param, data, header, ImagePiece(width=width, height=height, digest=hashlib.sha256(data).hexdigest())
-    )
+    size = width, height = shown_size(*header.upright_size, most_pixels)
+    piece = ImagePiece(width=width, height=height, digest=hashlib.sha256(data).hexdigest())
+    return ReadMedia(param, piece, DecodeImage(data=data, header=header, size=size))
 
 
-def read_audio(part: AudioPart, rate: int) -> ReadAudio:
-    """rate: samples a second that the model hears. Blocks as `read_image` does. Raises InvalidAudio."""
-    data = _audio_bytes(part.base64) if part.base64 else part.file
+def _read_audio(part: AudioPart, rate: int) -> ReadMedia:
+    """rate: samples a second that the model hears. Blocks as `_read_image` does. Raises InvalidAudio."""
+    text = part.base64.partition(",")[2] if part.base64[:5].lower() == "data:" else part.base64
+    try:
+        data = base64_bytes(text, MAX_AUDIO_BYTES) if part.base64 else part.file
+    except ValueError as error:
+        raise InvalidAudio(f"the audio {error}") from None
     header = checked_audio(data)
     # Another rate makes other samples of the same file.
     digest = hashlib.sha256(data + rate.to_bytes(4)).hexdigest()
-    return ReadAudio(part.param, data, header, rate, AudioPiece(digest=digest, frames=header.frames_at(rate)))
-
-
-def of_field(error: InvalidRequest, param: str) -> InvalidRequest:
-    """The same error, with the field that is at fault."""
-    return type(error)(f"{param}: {error.message}", param=param)
-
-
-def _audio_bytes(text: str) -> bytes:
-    if text[:5].lower() == "data:":
-        text = text.partition(",")[2]
-    try:
-        return base64_bytes(text, MAX_AUDIO_BYTES)
-    except ValueError as error:
-        raise InvalidAudio(f"the audio {error}") from None
+    piece = AudioPiece(digest=digest, frames=header.frames_at(rate))
+    return ReadMedia(part.param, piece, DecodeAudio(data=data, header=header, rate=rate))
 
 
 SHOWN_MARKER: Final = "<__media__>"
@@ -155,15 +129,16 @@ class MediaReader:
 
         Raises InvalidImage, InvalidAudio, InvalidDocument, UnsupportedContent, ModelFailed.
         """
-        if any(_has_documents(message.content) for message in messages):
+        parts = [part for message in messages for part in _parts(message.content)]
+        if any(isinstance(part, DocumentPart) for part in parts):
             from jan_serve.generation.document_reader import with_texts  # few requests have documents
 
             messages = await with_texts(messages, self._decoder)
-        parts = [part for message in messages for part in _media_parts(message.content)]
-        if not parts:
+        found = _media(parts)
+        if not found:
             return MarkedMessages(messages)
-        warnings = await self._warnings(parts, client)
-        read = iter(await self._read_all(_understood(parts, client), client))
+        warnings = await self._warnings(found, client)
+        read = iter(await self._read_all(found, client))
         secret = secrets.token_hex(16)
         media: list[ReadMedia] = []
 
@@ -180,9 +155,9 @@ class MediaReader:
         self, parts: Sequence[ContentPart], client: EngineClient
     ) -> tuple[tuple[PromptPiece, ...], tuple[ReadMedia, ...], tuple[str, ...]]:
         """Texts with media, not decoded, between them; the media; and warnings. Raises as `marked`."""
-        found = _media_parts(tuple(parts))
+        found = _media(parts)
         warnings = await self._warnings(found, client)
-        media = await self._read_all(_understood(found, client), client)
+        media = await self._read_all(found, client)
         read = iter(media)
         pieces: list[PromptPiece] = []
         for part in parts:
@@ -198,11 +173,11 @@ class MediaReader:
 
     async def fetched(self, parts: Sequence[ContentPart], client: EngineClient) -> tuple[ContentPart, ...]:
         """The parts with the files of their images, for several other methods. Raises InvalidImage, InvalidAudio."""
-        read = iter(await self._read_all(_understood(_media_parts(tuple(parts)), client), client))
+        read = iter(await self._read_all(_media(parts), client))
         found: list[ContentPart] = []
         for part in parts:
             if isinstance(part, ImagePart | AudioPart) and _understands(part, client):
-                data = next(read).data
+                data = next(read).wanted.data
                 part = msgspec.structs.replace(part, file=data) if isinstance(part, ImagePart) else part
             found.append(part)
         return tuple(found)
@@ -240,34 +215,32 @@ class MediaReader:
         return UnsupportedContent(f"{part.param}: {what}, and {reads}; {other}", param=part.param)
 
     async def _read_all(self, parts: Sequence[MediaPart], client: EngineClient) -> tuple[ReadMedia, ...]:
-        """Their bytes and headers. Raises InvalidImage, InvalidAudio, with the field and the limit."""
+        """Bytes and headers of those that the model understands. Raises InvalidImage, InvalidAudio."""
+        parts = [part for part in parts if _understands(part, client)]
         images = [part for part in parts if isinstance(part, ImagePart)]
         if len(images) > MAX_IMAGES:
             raise too_many_images(images[MAX_IMAGES].param, len(images))
         sounds = [part for part in parts if isinstance(part, AudioPart)]
         if len(sounds) > MAX_SOUNDS:
-            param = sounds[MAX_SOUNDS].param
-            raise InvalidAudio(
-                f"{param}: the request has {len(sounds)} sounds; the limit is {MAX_SOUNDS}", param=param
-            )
+            limit = f"the request has {len(sounds)} sounds; the limit is {MAX_SOUNDS}"
+            raise InvalidAudio(limit).about(sounds[MAX_SOUNDS].param)
         found: list[ReadMedia] = []
         most_pixels, total = shown_pixels(len(images)), 0
         for part in parts:
             read = await self._read(part, client, most_pixels)
-            total += len(read.data) if isinstance(read, ReadImage) else 0
+            total += len(read.wanted.data) if isinstance(part, ImagePart) else 0
             if total > MAX_FILES_BYTES:
-                raise InvalidImage(
-                    f"{part.param}: the images up to this one have {total} bytes together; the limit is"
-                    f" {MAX_FILES_BYTES}",
-                    param=part.param,
+                limit = (
+                    f"the images up to this one have {total} bytes together; the limit is {MAX_FILES_BYTES}"
                 )
+                raise InvalidImage(limit).about(part.param)
             found.append(read)
         return tuple(found)
 
     async def _read(self, part: MediaPart, client: EngineClient, most_pixels: int) -> ReadMedia:
         try:
             if isinstance(part, AudioPart):
-                return await asyncio.to_thread(read_audio, part, client.facts.audio_rate)
+                return await asyncio.to_thread(_read_audio, part, client.facts.audio_rate)
             source = part.file or part.url
             if not part.file and is_remote(part.url):
                 if self._fetcher is None:
@@ -275,23 +248,22 @@ class MediaReader:
                         "this server fetches no images from other hosts; send a data URL with base64"
                     )
                 source = await self._fetcher(part.url)
-            return await asyncio.to_thread(read_image, part.param, source, most_pixels)
+            return await asyncio.to_thread(_read_image, part.param, source, most_pixels)
         except InvalidRequest as error:
-            raise of_field(error, part.param) from None
+            raise error.about(part.param) from None
 
     async def _decoded(self, media: ReadMedia) -> MediaPiece:
+        piece = media.piece
         if self._decoder is None:
-            what = "images" if isinstance(media, ReadImage) else "audio"
+            what = "images" if isinstance(piece, ImagePiece) else "audio"
             raise UnsupportedContent(f"{media.param}: this server decodes no {what}", param=media.param)
         try:
-            if isinstance(media, ReadImage):
-                size = (media.piece.width, media.piece.height)
-                wanted = DecodeImage(data=media.data, header=media.header, size=size)
-                return msgspec.structs.replace(media.piece, pixels=await self._decoder(wanted))
-            samples = await self._decoder(DecodeAudio(data=media.data, header=media.header, rate=media.rate))
-            return msgspec.structs.replace(media.piece, frames=len(samples) // 4, samples=samples)
+            data = await self._decoder(media.wanted)
         except InvalidRequest as error:
-            raise of_field(error, media.param) from None
+            raise error.about(media.param) from None
+        if isinstance(piece, ImagePiece):
+            return msgspec.structs.replace(piece, pixels=data)
+        return msgspec.structs.replace(piece, frames=len(data) // 4, samples=data)
 
 
 def shown(pieces: Sequence[PromptPiece]) -> str:
@@ -303,22 +275,16 @@ def _understands(part: MediaPart, client: EngineClient) -> bool:
     return ("vision" if isinstance(part, ImagePart) else "audio") in client.facts.modalities
 
 
-def _understood(parts: Sequence[MediaPart], client: EngineClient) -> list[MediaPart]:
-    return [part for part in parts if _understands(part, client)]
-
-
 def _note(part: ContentPart) -> str:
     return (part.note or "") if isinstance(part, ImagePart) else ""
 
 
-def _media_parts(content: str | tuple[ContentPart, ...] | None) -> list[MediaPart]:
-    if content is None or isinstance(content, str):
-        return []
-    return [part for part in content if isinstance(part, ImagePart | AudioPart)]
+def _parts(content: str | tuple[ContentPart, ...] | None) -> tuple[ContentPart, ...]:
+    return content if isinstance(content, tuple) else ()
 
 
-def _has_documents(content: str | tuple[ContentPart, ...] | None) -> bool:
-    return isinstance(content, tuple) and any(isinstance(part, DocumentPart) for part in content)
+def _media(parts: Sequence[ContentPart]) -> list[MediaPart]:
+    return [part for part in parts if isinstance(part, ImagePart | AudioPart)]
 
 
 def _marker(secret: str, number: int | str) -> str:
@@ -331,11 +297,11 @@ def _replaced(message: Message, text_for: Callable[[MediaPart], tuple[str, str]]
 
     Texts are joined by newlines.
     """
-    if not _media_parts(message.content):
+    if not _media(_parts(message.content)):
         return message
     text, apart = "", ""
-    for index, part in enumerate(message.content or ()):
-        assert not isinstance(part, str | DocumentPart)
+    for index, part in enumerate(_parts(message.content)):
+        assert not isinstance(part, DocumentPart)
         shown_text, around = (part.text, "\n") if isinstance(part, TextPart) else text_for(part)
         if index:
             text += "\n" if apart == around == "\n" else ""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from jan_serve.core.sequence_state import SequenceState
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.engine import Engine

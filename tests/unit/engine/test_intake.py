@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.core.messages import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.core.request import SamplingParams, StopConditions
-from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.tokenizing import finish

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from jan_serve.core.kv_transfer import StateIdentity
 from jan_serve.core.request import RepetitionDetection, StopConditions
-from jan_serve.core.sequence_state import StateIdentity
 from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.sampler import Sampled

@@ -26,7 +26,6 @@ from jan_serve.dialects.shared.answers import FoldedAnswer, answer
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidAudio, InvalidRequest
-from jan_serve.generation.media_reader import of_field
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.sse import STREAMED
 
@@ -242,4 +241,4 @@ async def _duration(form: TranscriptionRequest) -> float | None:
     try:
         return (await asyncio.to_thread(checked_header, form.file)).seconds
     except InvalidAudio as error:
-        raise of_field(error, "file") from None
+        raise error.about("file") from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from jan_serve.core.sequence_state import SequenceState
+from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache, PrefixMatch
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, StateCache
 from jan_serve.engine.cache.state_files import file_bytes

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
+from jan_serve.core.kv_transfer import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.engine.cache.state_identity import digest_files, model_files
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.errors import InvalidModel, InvalidRequest, InvalidState, JanServeError, Overloaded

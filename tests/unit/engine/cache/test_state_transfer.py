@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.sequence_state import SequenceState, StateIdentity
+from jan_serve.core.kv_transfer import SequenceState, StateIdentity
 from jan_serve.engine.cache.state_transfer import StateShelf, StateTransfer
 from jan_serve.errors import InvalidRequest, InvalidState, Overloaded
 from jan_serve.ipc.messages import EngineSettings, LoadModel, ReadState, StatePart, StoreState
