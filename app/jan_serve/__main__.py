@@ -1,8 +1,6 @@
 """Entry point of `python -m jan_serve` and of the `jan-serve` script.
-
-Workers and helpers start without importing the CLI: their start-up time delays model swaps, templates, constraints
-and media.
-"""
+Workers and helpers start without importing the CLI: their start-up time delays model swaps, templates, constraints and
+media."""
 
 from __future__ import annotations
 

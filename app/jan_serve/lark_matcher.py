@@ -28,9 +28,7 @@ _TOO_LARGE: Final = ("too big", "panic")
 
 def made_matcher(tokenizer: Any, lark: str) -> Any:
     """llguidance's matcher at the start of a Lark grammar, within the limits of the engine.
-
-    Raises InvalidGrammar, GrammarTooComplex. Blocks for a second at most.
-    """
+    Raises InvalidGrammar, GrammarTooComplex. Blocks for a second at most."""
     import llguidance  # not needed for the first answer
 
     limits = llguidance.LLParserLimits(

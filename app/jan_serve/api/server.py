@@ -13,7 +13,7 @@ import uvicorn
 from jan_serve.api.app import AppParts, create_app
 from jan_serve.api.management.pulls import Management
 from jan_serve.api.routes.log import recent_log
-from jan_serve.daemon.observer import ServerObserver
+from jan_serve.daemon.running import ServerObserver
 from jan_serve.errors import Draining
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.http.draining_server import DrainingServer, server_config

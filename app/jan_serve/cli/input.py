@@ -6,9 +6,11 @@ import os
 import select
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
+
+import typer
 
 from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.output import output
@@ -19,18 +21,14 @@ _MAX_FILE_BYTES: Final = 16 << 20
 """A device, such as /dev/zero, may have no end."""
 
 
-@contextmanager
-def silent_keys() -> Generator[None]:
+def silent_keys() -> AbstractContextManager[None]:
     """The terminal does not show what is typed, so that it does not mix into a text; it is read afterwards."""
-    with _keys(shown=False):
-        yield
+    return _keys(shown=False)
 
 
-@contextmanager
-def question_keys() -> Generator[None]:
+def question_keys() -> AbstractContextManager[None]:
     """The terminal shows what is typed, within `silent_keys`; what was typed before is dropped: it answers nothing."""
-    with _keys(shown=True):
-        yield
+    return _keys(shown=True)
 
 
 @contextmanager
@@ -76,17 +74,32 @@ def read_input() -> str:
         ) from None
 
 
-def read_file(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
-    """The text of a UTF-8 file. Raises CommandError."""
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Raises CommandError."""
     try:
-        return read_limited(path, max_bytes).decode("utf-8")
+        return read_limited(path, max_bytes)
     except TooLarge as error:
         raise WrongUse(f"{path} {error}.") from None
-    except UnicodeDecodeError as error:
-        raise WrongUse(f"{path} is not UTF-8 text (byte {error.start}).") from None
     except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
         reason = error.strerror if isinstance(error, OSError) else error
         raise WrongUse(f"cannot read {path}: {reason}") from None
+
+
+def read_file(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
+    """The text of a UTF-8 file. Raises CommandError."""
+    try:
+        return read_bytes(path, max_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"{path} is not UTF-8 text (byte {error.start}).") from None
+
+
+def confirm(question: str, refusal: str) -> None:
+    """Raises typer.Abort for no, and CommandError with the refusal if nobody can answer."""
+    if not sys.stdin.isatty():
+        raise WrongUse(
+            f"{refusal}: standard input is not a terminal.", "Use --yes to do it without confirmation."
+        )
+    typer.confirm(question, abort=True, err=True)
 
 
 def _readable_soon() -> bool:

@@ -1,7 +1,5 @@
 """Ctrl-C while the process starts or ends, where KeyboardInterrupt would print a traceback or be ignored.
-
-Python ignores exceptions in weak reference callbacks and `__del__`, and imports run such callbacks.
-"""
+Python ignores exceptions in weak reference callbacks and `__del__`, and imports run such callbacks."""
 
 import contextlib
 import os
@@ -17,9 +15,7 @@ INTERRUPTED = 130
 @contextlib.contextmanager
 def interrupts_end_at_once() -> Generator[None]:
     """A block in which Ctrl-C ends the process at once, without cleanup.
-
-    A SIGINT that is ignored, as in background jobs of a shell, or has another handler is left alone.
-    """
+    A SIGINT that is ignored, as in background jobs of a shell, or has another handler is left alone."""
     is_ours = (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
         and threading.current_thread() is threading.main_thread()

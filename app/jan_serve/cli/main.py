@@ -1,7 +1,5 @@
 """Entry of the command line: prepares the standard streams, runs a command, and turns its failure into a status.
-
-Each command is one file in `commands`; `jan-serve` alone means `jan-serve serve`.
-"""
+Each command is one file in `commands`; `jan-serve` alone means `jan-serve serve`."""
 
 from __future__ import annotations
 

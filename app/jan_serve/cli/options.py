@@ -73,9 +73,7 @@ def _show_all(context: typer.Context, is_wanted: bool) -> None:
 
 def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:
     """A command with --config and a flag for every setting; the result of `run` is its exit status.
-
-    Values stay text: `load_settings` validates them and names the flag in errors.
-    """
+    Values stay text: `load_settings` validates them and names the flag in errors."""
 
     def command(**values: Any) -> None:
         config_file: Path | None = values.pop("config")

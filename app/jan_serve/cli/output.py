@@ -1,7 +1,5 @@
 """Output of the commands: results on standard output, notes on standard error.
-
-Names and texts are printed as plain text with control characters escaped, never as rich markup.
-"""
+Names and texts are printed as plain text with control characters escaped, never as rich markup."""
 
 from __future__ import annotations
 
@@ -35,10 +33,8 @@ def _printable_lines(text: str) -> str:
 
 def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Set[str], most: int) -> list[int]:
     """Width of each column within `most` characters in all; empty if they do not fit.
-
     Cells of the columns in `whole` stay on one line. Others are wrapped at spaces; only long words, such as paths, are
-    broken.
-    """
+    broken."""
     from rich.cells import cell_len
 
     widths: list[int] = []

@@ -1,6 +1,5 @@
 """Declares a setting: its default, documentation and command-line form, the types of its values, and words for
-mistakes.
-"""
+mistakes."""
 
 from __future__ import annotations
 
@@ -21,9 +20,7 @@ from jan_serve.store.files import in_unknown_home, user_path
 
 class Flag(msgspec.Struct, frozen=True):
     """Command-line form of a field: its panel of the help, and its name if it differs from the field's.
-
-    also: another program's variable that sets it; ours takes precedence.
-    """
+    also: another program's variable that sets it; ours takes precedence."""
 
     panel: str
     name: str | None = None
@@ -80,9 +77,7 @@ def _none_word(value: object) -> object:
 
 def bytes_of_size(value: object) -> object:
     """`8GB`, `7.5 GiB` and `500M` as bytes. Anything else is left to the field's type.
-
-    Raises ValueError for a part of a byte.
-    """
+    Raises ValueError for a part of a byte."""
     match = _SIZE.match(value.strip()) if isinstance(value, str) else None
     if match is None:
         return value
@@ -113,6 +108,10 @@ def check_url(url: str, example: str) -> str:
     if any(mark in url for mark in " ?#") or not url.isascii() or not url.isprintable():
         raise ValueError("must end with the host or a path, in printable ASCII characters without blanks")
     return url.rstrip("/")
+
+
+def url_like(example: str) -> AfterValidator:
+    return AfterValidator(lambda url: check_url(url, example))
 
 
 StrList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]

@@ -1,7 +1,5 @@
 """The model folders of other programs: from their environment variables, else their defaults.
-
-Reads environment variables only; the folders may not exist.
-"""
+Reads environment variables only; the folders may not exist."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Schema of `[models."NAME"]` in the configuration file: settings of one model.
-
-NAME is a full name of the model: in the models folder, the file name, `repo:quant` or an alias, but not a prefix.
-"""
+NAME is a full name of the model: in the models folder, the file name, `repo:quant` or an alias, but not a prefix."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ Float = Annotated[float, Field(allow_inf_nan=False)]
 
 class SamplingSettings(BaseModel):
     """Sampling defaults of a model, which replace those of every API. None: the API's default.
-
-    The fields are those of core.sampling.SamplingParams and StopConditions.
-    """
+    The fields are those of core.sampling.SamplingParams and StopConditions."""
 
     model_config = _STRICT
 
@@ -105,9 +101,7 @@ class LoraSettings(BaseModel):
 
 class ModelSettings(BaseModel):
     """One table. options: the table's model options over those of all models.
-
-    template: the absolute path of a Jinja file, or the name of a template.
-    """
+    template: the absolute path of a Jinja file, or the name of a template."""
 
     model_config = _STRICT
 
@@ -164,9 +158,7 @@ OWN_KEYS: Final = tuple(name for name in ModelSettings.model_fields if name != "
 
 def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path) -> ModelSettings:
     """The settings of one table over those of all models. Paths are relative to `folder`.
-
-    Raises ValidationError, whose locations begin with `options` for model options and unknown keys.
-    """
+    Raises ValidationError, whose locations begin with `options` for model options and unknown keys."""
     own: dict[str, Any] = {key: value for key, value in table.items() if key in OWN_KEYS}
     options = {key: value for key, value in table.items() if key not in OWN_KEYS}
     defaults = {name: getattr(common, name) for name in ModelOptions.model_fields}

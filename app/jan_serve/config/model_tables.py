@@ -6,11 +6,11 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
@@ -31,6 +31,7 @@ from jan_serve.store.files import file_stamp
 
 MODELS_KEY: Final = "models"
 MAX_TABLES: Final = 1000
+MASK: Final = "********"
 
 _KEYS_OF: Final[Mapping[str, Iterable[str]]] = {
     "sampling": SamplingSettings.model_fields,
@@ -98,7 +99,7 @@ def model_rows(file: ConfigFile) -> list[tuple[str, str, str]]:
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             inner = list(enumerate(cast(list[Any], value)))
         if inner is None:
-            rows.append((key_of(path), _shown(value), file.place_of(*path)))
+            rows.append((key_of(path), shown(value), file.place_of(*path)))
             return
         for key, part in inner:
             add((*path, key), part)
@@ -162,12 +163,17 @@ def _shared_names(file: ConfigFile, tables: Mapping[str, ModelSettings]) -> Iter
                 yield f"{file.place_of(*path)}: {key_of(path)}: {alias!r} is a name of {owner!r} already"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of a setting for people. Secrets are masked."""
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown, cast(Sequence[Any], value)))
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
-        return ", ".join(_shown(item) for item in cast(list[Any], value))
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 logger = logging.getLogger(__name__)
@@ -175,9 +181,7 @@ logger = logging.getLogger(__name__)
 
 class ModelBook:
     """The settings of single models. Thread-safe; each call costs one stat of the file.
-
-    Changes of the server's settings, at the top level of the file, are logged and apply after a restart.
-    """
+    Changes of the server's settings, at the top level of the file, are logged and apply after a restart."""
 
     def __init__(
         self,
@@ -236,18 +240,12 @@ def _changes(
     """Log lines: the changed keys, and when they apply. common: of models without a table."""
     lines: list[str] = []
     for name in sorted({*before, *after}):
-        keys = _changed_keys(before.get(name, common), after.get(name, common))
+        old, new = _flat(before.get(name, common)), _flat(after.get(name, common))
+        keys = [key for key in new if old[key] != new[key]]
         for live, when in ((True, "from the next request"), (False, "when the model is reloaded")):
-            some = [key for key in keys if (key in LIVE_KEYS) == live]
-            if some:
-                shown = ", ".join(some)
-                lines.append(f"settings of {key_of((MODELS_KEY, name))} changed: {shown}; they apply {when}")
+            if some := ", ".join(key for key in keys if (key in LIVE_KEYS) == live):
+                lines.append(f"settings of {key_of((MODELS_KEY, name))} changed: {some}; they apply {when}")
     return lines
-
-
-def _changed_keys(before: ModelSettings, after: ModelSettings) -> list[str]:
-    old, new = _flat(before), _flat(after)
-    return [key for key in new if old[key] != new[key]]
 
 
 def _flat(settings: ModelSettings) -> dict[str, Any]:

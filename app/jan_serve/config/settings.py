@@ -1,12 +1,11 @@
 """Every setting: its type, range, default and description. `settings_loader` reads the values.
-
 One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
-command line and docs/settings.md are derived from it (`options`). Two parts have files of their own:
-`access_options` and `model_options`. Dialects declare their options themselves (`dialects.options`).
-"""
+command line and docs/settings.md are derived from it (`options`). Two parts have files of their own: `access_options`
+and `model_options`. Dialects declare their options themselves (`dialects.options`)."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
@@ -30,7 +29,6 @@ from jan_serve.config.fields import (
     PortList,
     StrList,
     budget_bytes,
-    check_url,
     fleet_setting,
     limit,
     log_setting,
@@ -38,6 +36,7 @@ from jan_serve.config.fields import (
     model_setting,
     server_setting,
     storage_setting,
+    url_like,
     watchdog_setting,
 )
 from jan_serve.config.model_options import ModelOptions
@@ -45,13 +44,15 @@ from jan_serve.core.daily_hours import DailyHours
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.files import default_data_dir
 
+_NodeUrl = Annotated[str, url_like("http://192.168.1.5:8000")]
+
 
 class FleetOptions(BaseModel):
     """The proxy, and what the server is there. Part of Settings."""
 
     model_config = ConfigDict(defer_build=True)
 
-    proxy_url: str | None = fleet_setting(
+    proxy_url: _NodeUrl | None = fleet_setting(
         None,
         "Proxy (`jan-serve proxy`, or LMDeploy's) to join: the server registers there when it listens,"
         " renews that every half minute, and leaves when it drains.",
@@ -62,7 +63,7 @@ class FleetOptions(BaseModel):
         "Management key of the proxy. Default: the first --api-key, which the proxy has as --node-key.",
         metavar="KEY",
     )
-    advertise_url: str | None = fleet_setting(
+    advertise_url: _NodeUrl | None = fleet_setting(
         None,
         "Address under which the proxy reaches this server. Default: the listening address, or the one"
         " from which this machine reaches the proxy.",
@@ -74,11 +75,6 @@ class FleetOptions(BaseModel):
     speed: Annotated[float | None, Field(gt=0, le=1e9)] = fleet_setting(
         None, "Speed relative to the other nodes, for the proxy's first guesses."
     )
-
-    @field_validator("proxy_url", "advertise_url")
-    @classmethod
-    def _check_node_url(cls, url: str | None) -> str | None:
-        return None if url is None else check_url(url, "http://192.168.1.5:8000")
 
 
 ENV_PREFIX = "JAN_SERVE_"
@@ -94,9 +90,7 @@ _MAX_PEERS: Final = 16
 
 class Settings(ModelOptions, AccessOptions, FleetOptions):
     """The validated settings of the server. Frozen: a change needs a restart, except in tables of models.
-
-    Times are seconds, sizes bytes, lengths tokens.
-    """
+    Times are seconds, sizes bytes, lengths tokens."""
 
     host: Annotated[str, Field(min_length=1)] = server_setting(
         "127.0.0.1", "Address to listen on. Any but loopback requires a key or --no-auth."
@@ -187,7 +181,7 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     batch_on_battery: bool = storage_setting(
         False, "Run batches while this machine runs on its battery, too."
     )
-    hf_endpoint: str = storage_setting(
+    hf_endpoint: Annotated[str, url_like("https://huggingface.co")] = storage_setting(
         "https://huggingface.co",
         "Model hub to pull from: the Hugging Face hub or a mirror. HF_ENDPOINT also sets it.",
         metavar="URL",
@@ -259,7 +253,7 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         "Number of latest requests whose rendered prompt stays in memory, for `GET /extras/requests/ID/prompt` with the"
         " key of the request. 64 MiB at most; never logged.",
     )
-    otel_endpoint: str | None = log_setting(
+    otel_endpoint: Annotated[str, url_like("http://localhost:4318")] | None = log_setting(
         None,
         "Collector of OpenTelemetry (OTLP over HTTP, as `http://localhost:4318`) that gets a trace of each request:"
         " times and counts, no text. Needs `pip install 'jan-serve[otel]'`.",
@@ -270,23 +264,21 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     @classmethod
     def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Derive the folders of models and grammars, the log file and that of MCP servers from the data folder."""
-        data_dir = values.get("data_dir", default_data_dir())
-        models_dir = values.get("models_dir", Path(data_dir) / "models")
-        grammars_dir = values.get("grammars_dir", Path(data_dir) / "grammars")
-        log_file = values.get("log_file", Path(data_dir) / "logs" / "server.log")
-        mcp_file = values.get("mcp_file", Path(data_dir) / "mcp.json")
-        return values | {
+        data_dir = Path(values.get("data_dir", default_data_dir()))
+        derived = {
             "data_dir": data_dir,
-            "models_dir": models_dir,
-            "grammars_dir": grammars_dir,
-            "log_file": log_file,
-            "mcp_file": mcp_file,
+            "models_dir": data_dir / "models",
+            "grammars_dir": data_dir / "grammars",
+            "log_file": data_dir / "logs" / "server.log",
+            "mcp_file": data_dir / "mcp.json",
         }
+        return derived | values
 
     @field_validator("host")
     @classmethod
     def _check_host(cls, host: str) -> str:
-        if _is_address(host):
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(host)
             return host
         name = HOST_NAME.match(host)
         if name is not None and name[2]:
@@ -294,16 +286,6 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         if name is None or host.startswith("["):
             raise ValueError("is neither an IP address nor a host name")
         return host
-
-    @field_validator("hf_endpoint")
-    @classmethod
-    def _check_endpoint(cls, endpoint: str) -> str:
-        return check_url(endpoint, "https://huggingface.co")
-
-    @field_validator("otel_endpoint")
-    @classmethod
-    def _check_collector(cls, url: str | None) -> str | None:
-        return None if url is None else check_url(url, "http://localhost:4318")
 
     @field_validator("rpc")
     @classmethod
@@ -369,11 +351,3 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     def is_loopback(self) -> bool:
         """Whether the listening address is reachable from this machine only."""
         return is_loopback(self.host)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

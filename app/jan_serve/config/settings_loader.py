@@ -1,7 +1,4 @@
-"""Merges defaults, configuration file, environment and flags into one Settings, and records the source of each value.
-
-Raises SettingsError that names the source of the mistake: a line of the file, a variable or a flag.
-"""
+"""Merges defaults, file, environment and flags into one Settings, and records the source of each value."""
 
 from __future__ import annotations
 
@@ -13,13 +10,22 @@ from typing import Any
 
 import msgspec
 from pydantic import SecretStr, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
-from jan_serve.config.fields import brief, near_key, sentence
+from jan_serve.config.fields import brief, check_url, near_key, sentence
 from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.model_tables import MODELS_KEY, ModelBook, model_rows, model_tables, with_templates
+from jan_serve.config.model_tables import (
+    MODELS_KEY,
+    ModelBook,
+    model_rows,
+    model_tables,
+    shown,
+    with_templates,
+)
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
+from jan_serve.core.hosts import url_of_host
 from jan_serve.errors import SettingsError
 from jan_serve.store.files import default_config_file, in_unknown_home, user_path
 
@@ -28,14 +34,11 @@ URL_VARIABLE = ENV_PREFIX + "URL"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
 _PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file", "mcp_file")
-MASK = "********"
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings with their sources. origins: the source of each field that is not a default.
-
-    models: the tables of models by name. file: empty if the file does not exist.
-    """
+    models: the tables of models by name. file: empty if the file does not exist."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -55,13 +58,9 @@ class LoadedSettings(msgspec.Struct, frozen=True):
 
     def rows(self) -> list[tuple[str, str, str]]:
         """(field, value, origin) of every setting. Secrets are masked."""
+        fields = [option.field for option in setting_options(type(self.settings))]
         return [
-            (
-                option.field,
-                _shown(getattr(self.settings, option.field)),
-                self.origins.get(option.field, "default"),
-            )
-            for option in setting_options(type(self.settings))
+            (name, shown(getattr(self.settings, name)), self.origins.get(name, "default")) for name in fields
         ]
 
 
@@ -72,12 +71,9 @@ def load_settings(
     kind: type[Settings] = Settings,
 ) -> LoadedSettings:
     """Read the configuration file and the environment; `flags` (by field; None is unset) take precedence.
-
     kind: the settings that there are.
-
-    `config_file` (--config) and the file in JAN_SERVE_CONFIG must exist; the platform's default may be missing.
-    Raises SettingsError.
-    """
+    `config_file` (--config) and the file in JAN_SERVE_CONFIG must exist; the platform's default may be missing. Raises
+    SettingsError."""
     path, required = find_config(config_file)
     file = read_config_file(path, required=required)
     from_file, file_origins, mistakes = _file_values(file, kind)
@@ -105,9 +101,7 @@ def load_settings(
 
 def find_config(config_file: Path | None = None) -> tuple[Path, bool]:
     """The configuration file in use: the argument, else JAN_SERVE_CONFIG, else the platform's default.
-
-    Whether the user named it, so that it must exist.
-    """
+    Whether the user named it, so that it must exist."""
     if config_file is not None:
         return user_path(config_file).absolute(), True
     named = os.environ.get(CONFIG_VARIABLE)
@@ -141,7 +135,7 @@ def _read_environment(kind: type[Settings]) -> tuple[dict[str, Any], dict[str, s
             raise SettingsError(f"{name} is set but empty: an empty key is not a key")
     values: dict[str, Any] = {}
     if any(name.upper().startswith(ENV_PREFIX) for name in os.environ):
-        from jan_serve.config.environment import environment_values
+        from jan_serve.config.settings_loader import environment_values
 
         values = environment_values(kind)
     origins = {name: ENV_PREFIX + name.upper() for name in values}
@@ -152,23 +146,16 @@ def _read_environment(kind: type[Settings]) -> tuple[dict[str, Any], dict[str, s
         if option.also and os.environ.get(option.also) and option.field not in values:
             values[option.field] = os.environ[option.also]
             origins[option.field] = option.also
-    known = {option.variable for option in setting_options(kind)} | {
-        CONFIG_VARIABLE,
-        URL_VARIABLE,
-        _ONE_KEY_VARIABLE,
-    }
+    known = {CONFIG_VARIABLE, URL_VARIABLE, _ONE_KEY_VARIABLE}
+    known |= {option.variable for option in setting_options(kind)}
     unknown = sorted(
         name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known
     )
     warnings = tuple(
-        f"{name} is set, but there is no such setting{near_key(_field_of(name), kind.model_fields)}"
+        f"{name} is set, but there is no such setting{near_key(name[len(ENV_PREFIX) :].lower(), kind.model_fields)}"
         for name in unknown
     )
     return values, origins, warnings
-
-
-def _field_of(variable: str) -> str:
-    return variable[len(ENV_PREFIX) :].lower()
 
 
 def _validated(
@@ -217,17 +204,56 @@ def _explain(
     return list(lines)
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, SecretStr):
-        return MASK
-    if isinstance(value, tuple):
-        return ", ".join(_shown(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _readable_by_others(path: Path) -> bool:
     return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def environment_values(kind: type[Settings]) -> dict[str, Any]:
+    """The text of each variable that is set and not empty, by field."""
+
+    class Environment(kind, BaseSettings):
+        """The fields with their variables. Values stay text: Settings splits lists itself."""
+
+        model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, enable_decoding=False)
+
+    return EnvSettingsSource(Environment)()
+
+
+class ServerAddress(msgspec.Struct, frozen=True):
+    """url: without a trailing slash. origin, key_origin: the sources of the values."""
+
+    url: str
+    origin: str
+    key: SecretStr | None
+    key_origin: str
+
+
+def server_address(loaded: LoadedSettings, url: str | None = None) -> ServerAddress:
+    """`url` (--url), else JAN_SERVE_URL, else the configured host and port; with the first configured key.
+    Raises SettingsError."""
+    settings = loaded.settings
+    key = settings.api_keys[0] if settings.api_keys else None
+    key_origin = loaded.origins.get("api_keys", "default")
+    for origin, value in (("--url", url), (URL_VARIABLE, os.environ.get(URL_VARIABLE))):
+        if value:
+            return ServerAddress(checked_url(value, origin), origin, key, key_origin)
+    if settings.port == 0:
+        raise SettingsError(
+            "port: 0 is any free port, which is not known here: --url says where the server is"
+        )
+    origin = loaded.origins.get("port") or loaded.origins.get("host") or "default"
+    return ServerAddress(url_of_host(settings.host, settings.port), origin, key, key_origin)
+
+
+def has_address(loaded: LoadedSettings, url: str | None = None) -> bool:
+    """False if no URL is set and port 0 leaves the port unknown."""
+    return bool(url or os.environ.get(URL_VARIABLE) or loaded.settings.port)
+
+
+def checked_url(url: str, origin: str) -> str:
+    """The URL without a slash or `/v1` at the end; http if it names no scheme. Raises SettingsError."""
+    try:
+        address = check_url(url if "://" in url else f"http://{url}", "http://127.0.0.1:1337")
+    except ValueError as error:
+        raise SettingsError(f"{origin}: {url!r} {error}") from None
+    return address.removesuffix("/v1")

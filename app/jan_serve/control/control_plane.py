@@ -1,7 +1,5 @@
 """The server's implementation of LMDeploy's control routes.
-
-New weights of a served model are collected, merged and tested, then swapped in between requests.
-"""
+New weights of a served model are collected, merged and tested, then swapped in between requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """systemd units: user or system service, started at login or by the first connection.
-
-Directives: systemd.service(5), systemd.exec(5), systemd.socket(5); all exist in systemd 245 and newer.
-"""
+Directives: systemd.service(5), systemd.exec(5), systemd.socket(5); all exist in systemd 245 and newer."""
 
 from __future__ import annotations
 

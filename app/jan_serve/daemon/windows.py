@@ -1,8 +1,6 @@
 """Windows: a scheduled task at the user's logon, or a system service. Neither supports start on demand.
-
 Task: the XML schema of Task Scheduler 1.2. Service: the Service Control Manager, through sc.exe; `host_service` runs
-the server in it.
-"""
+the server in it."""
 
 from __future__ import annotations
 
@@ -14,18 +12,18 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, cast
 from xml.sax.saxutils import escape
 
-from jan_serve.daemon.executor import ServiceFailed
-from jan_serve.daemon.observer import ServerObserver
 from jan_serve.daemon.plan import (
     NAME,
     STOP_MARGIN_S,
     TITLE,
     Command,
+    ServiceFailed,
     ServicePlan,
     ServiceSpec,
     ServiceStatus,
     UnitFile,
 )
+from jan_serve.daemon.running import ServerObserver
 
 LOCAL_SERVICE: Final = "NT AUTHORITY\\LocalService"
 _SERVICE_RIGHT: Final = "*S-1-5-19:(OI)(CI)M"
@@ -193,9 +191,7 @@ def _is_ours(spec: ServiceSpec) -> bool:
 
 def _protection(spec: ServiceSpec) -> tuple[Command, ...]:
     """Take ownership of the data folder and set minimal rights, which its content inherits.
-
-    In %ProgramData% every user may read and add files, and may have created the folder first.
-    """
+    In %ProgramData% every user may read and add files, and may have created the folder first."""
     folder = str(spec.data_dir)
     all_rights = (f"{_SYSTEM_SID}:(OI)(CI)F", f"{_ADMINISTRATORS_SID}:(OI)(CI)F")
     return (
@@ -248,9 +244,7 @@ class StopRelay(ServerObserver):
 
 def host_service(serve: Callable[[ServerObserver], int]) -> int:
     """Run `serve` as the service that the Service Control Manager is starting; blocks until it stops.
-
-    Raises ServiceFailed if pywin32 is missing or no service is starting.
-    """
+    Raises ServiceFailed if pywin32 is missing or no service is starting."""
     try:
         import servicemanager
         import win32service

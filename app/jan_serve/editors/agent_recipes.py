@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.editors.jsonc import Named, set_value
+from jan_serve.editors.merging import Named, set_keys, set_table, set_value, set_values
 from jan_serve.editors.recipe import (
     AGENT_HEADERS,
     KEY_VARIABLE,
@@ -19,8 +19,6 @@ from jan_serve.editors.recipe import (
     steps_without_key,
     told,
 )
-from jan_serve.editors.toml_file import set_table, set_values
-from jan_serve.editors.yaml_file import set_keys
 
 
 def _models(facts: ServerFacts) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """How to start programs with this server: their command, arguments and environment. Pure.
-
-Settings that need a file are those of the program's recipe, in a folder of the caller.
-"""
+Settings that need a file are those of the program's recipe, in a folder of the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.editors.jsonc import OPENAI_COMPATIBLE
+from jan_serve.editors.merging import OPENAI_COMPATIBLE
 from jan_serve.editors.recipe import AGENT_HEADERS, KEY_VARIABLE, PROVIDER, ServerFacts
 
 
@@ -25,9 +23,7 @@ class Start(msgspec.Struct, frozen=True):
 
 class Launch(msgspec.Struct, frozen=True):
     """command: its name on the path. n_ctx: tokens of context that it needs to be of use.
-
-    start: from the facts, the server's key and the settings file of its recipe.
-    """
+    start: from the facts, the server's key and the settings file of its recipe."""
 
     command: str
     n_ctx: int

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from jan_serve.editors.merging import set_keys
 from jan_serve.editors.recipe import Change, Folders, Make, Recipe, ServerFacts, told
-from jan_serve.editors.yaml_file import set_keys
 
 _BEYOND: Final = (
     "{url} is this machine alone. Start the server with --host 0.0.0.0{more_key}FLAGS, and let port {port} through the"

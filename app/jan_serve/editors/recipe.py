@@ -100,10 +100,8 @@ class Change(msgspec.Struct, frozen=True):
 
 class Recipe(msgspec.Struct, frozen=True):
     """steps: instructions for the user. change: None if the program has no settings file to edit.
-
     aliases: names that the model should also have on the server, because clients of the same API send them.
-    has_context: the settings or steps contain the size of the model's context.
-    """
+    has_context: the settings or steps contain the size of the model's context."""
 
     title: str
     steps: tuple[str, ...]
@@ -117,9 +115,7 @@ Make = Callable[[ServerFacts, Folders], Recipe]
 
 def told(title: str, *steps: str | tuple[str, ...], has_context: bool = False) -> Make:
     """A recipe that only tells what to do. A step has places for facts, as `{url}`; see `_places`.
-
-    A tuple stands for what a server that asks for a key needs in addition: see `steps_without_key`.
-    """
+    A tuple stands for what a server that asks for a key needs in addition: see `steps_without_key`."""
 
     def made(facts: ServerFacts, folders: Folders) -> Recipe:
         places = _places(facts)

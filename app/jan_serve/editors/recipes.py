@@ -1,14 +1,21 @@
 """Connection recipes: for each program, the steps for the user and the change to its settings file.
-
-Formats: the programs' documentation, listed in docs/clients.md.
-"""
+Formats: the programs' documentation, listed in docs/clients.md."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from jan_serve.editors.agent_recipes import AGENT_RECIPES
-from jan_serve.editors.jsonc import OPENAI_COMPATIBLE, Named, set_provider, set_value
+from jan_serve.editors.merging import (
+    OPENAI_COMPATIBLE,
+    Named,
+    set_keys,
+    set_models,
+    set_provider,
+    set_table,
+    set_value,
+    set_values,
+)
 from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
 from jan_serve.editors.recipe import (
     AGENT_HEADERS,
@@ -23,8 +30,6 @@ from jan_serve.editors.recipe import (
     ServerFacts,
     told,
 )
-from jan_serve.editors.toml_file import set_table, set_values
-from jan_serve.editors.yaml_file import set_keys, set_models
 
 CLAUDE_ALIASES: Final = ("opus", "sonnet", "haiku", "claude")
 """The families of Claude's names, and the alias for all others."""

@@ -17,8 +17,7 @@ from typing import Any, Final, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from jan_serve.daemon.activation import InheritedSocket
-from jan_serve.daemon.observer import ServerObserver
+from jan_serve.daemon.running import InheritedSocket, ServerObserver
 from jan_serve.http.connection import HttpConnection
 from jan_serve.http.lifecycle import Lifecycle
 

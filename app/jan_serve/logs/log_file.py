@@ -1,7 +1,5 @@
 """The rotating log file, written by one server at a time.
-
-`server.log` is the current file, `server.log.1` the previous one, and so on.
-"""
+`server.log` is the current file, `server.log.1` the previous one, and so on."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ class LogFileUnavailable(Exception):
 
 class LogFileHandler(logging.handlers.RotatingFileHandler):
     """Keeps `n_files` files of about `max_bytes` each; lines are never split.
-
-    A full disk loses lines but does not stop the server: standard error gets one warning.
-    """
+    A full disk loses lines but does not stop the server: standard error gets one warning."""
 
     def __init__(self, path: Path, max_bytes: int, n_files: int) -> None:
         """n_files: at least 2, including the current file. Raises OSError."""
@@ -83,9 +79,7 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
 @contextlib.contextmanager
 def open_log_file(path: Path, max_bytes: int, n_files: int) -> Generator[LogFileHandler]:
     """A handler with an exclusive lock on the file. Creates missing folders.
-
-    Raises LogFileUnavailable if another server writes the file, or it cannot be written.
-    """
+    Raises LogFileUnavailable if another server writes the file, or it cannot be written."""
     lock = filelock.FileLock(path.with_name(path.name + _LOCK_SUFFIX), thread_local=False, mode=0o600)
     try:
         private_folder(path.parent)

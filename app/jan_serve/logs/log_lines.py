@@ -1,8 +1,6 @@
 """Formats of log lines: text, or one JSON object per line.
-
 Text from models, files and requests may contain terminal escapes and line breaks: control characters are escaped, so
-that one record is one line. Nothing logs prompt text.
-"""
+that one record is one line. Nothing logs prompt text."""
 
 from __future__ import annotations
 
@@ -51,10 +49,8 @@ def configure_logging(
 
 
 class LineFormatter(logging.Formatter):
-    """`12:34:56.789 INFO  jan_serve.api: message key=value`; tracebacks follow on separate lines.
-
-    with_date: prepend the date.
-    """
+    """`12:34:56.789 INFO jan_serve.api: message key=value`; tracebacks follow on separate lines.
+    with_date: prepend the date."""
 
     def __init__(self, *, with_date: bool = False) -> None:
         super().__init__()

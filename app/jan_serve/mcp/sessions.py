@@ -13,9 +13,8 @@ import msgspec
 
 from jan_serve import __version__
 from jan_serve.errors import SettingsError
-from jan_serve.mcp.results import ToolResult, read_result
 from jan_serve.mcp.server_file import McpServer
-from jan_serve.mcp.tools import MAX_TOOLS, LeftOut, McpTool, checked_tools
+from jan_serve.mcp.tools import MAX_TOOLS, LeftOut, McpTool, ToolResult, checked_tools, read_result
 
 try:
     import anyio

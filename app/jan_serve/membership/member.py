@@ -15,7 +15,7 @@ import msgspec
 
 from jan_serve import __version__
 from jan_serve.core.hosts import is_everywhere
-from jan_serve.daemon.observer import ServerObserver
+from jan_serve.daemon.running import ServerObserver
 
 NODE_HEADER: Final = "x-jan-serve-node"
 """Our proxy names the node that it added. LMDeploy's does not."""

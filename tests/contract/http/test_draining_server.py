@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jan_serve.daemon.activation import InheritedSocket
+from jan_serve.daemon.running import InheritedSocket
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.server import ProxyServer, proxy_config
 from jan_serve.proxy.settings import ProxySettings

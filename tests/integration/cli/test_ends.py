@@ -133,7 +133,7 @@ sys.exit(main())
     [
         (["ls"], "jan_serve.cli"),
         (["ls"], "typer"),
-        (["ls"], "jan_serve.cli.commands.models.ls"),
+        (["ls"], "jan_serve.cli.commands.models.local"),
         (["ls"], "pydantic"),
         (["serve", "--port", "0"], "jan_serve.cli.commands.servers.serve"),
         (["serve", "--port", "0"], "jan_serve.api.server"),

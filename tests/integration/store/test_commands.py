@@ -121,7 +121,7 @@ def test_catalogue_names_become_aliases(
 def test_without_a_name_it_shows_models_for_this_machine_and_the_command(
     configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jan_serve.cli.commands.models.suggestions.free_memory", lambda: FreeMemory(FREE))
+    monkeypatch.setattr("jan_serve.cli.commands.models.pull.free_memory", lambda: FreeMemory(FREE))
     monkeypatch.setattr("jan_serve.store.model_advice.memory_bandwidth", lambda: 40e9)
     assert run("pull", "--for", "agents") == 0
     table, note = run.out, run.err
@@ -140,11 +140,11 @@ def test_on_a_terminal_it_asks_and_pulls_what_is_chosen(
     configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     catalogue = small_catalogue(tmp_path)
-    for module in ("jan_serve.wiring.parts", "jan_serve.cli.commands.models.suggestions"):
+    for module in ("jan_serve.wiring.parts", "jan_serve.cli.commands.models.pull"):
         monkeypatch.setattr(f"{module}.catalogue_file", lambda: catalogue)
-    monkeypatch.setattr("jan_serve.cli.commands.models.suggestions.free_memory", lambda: FreeMemory(FREE))
+    monkeypatch.setattr("jan_serve.cli.commands.models.pull.free_memory", lambda: FreeMemory(FREE))
     monkeypatch.setattr("jan_serve.store.model_advice.memory_bandwidth", lambda: 40e9)
-    monkeypatch.setattr("jan_serve.cli.commands.models.suggestions.may_ask", always)
+    monkeypatch.setattr("jan_serve.cli.commands.models.pull.may_ask", always)
     answers = iter(("9", "2", "1"))
 
     def answer(_question: str, **_options: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jan_serve.cli.commands.connect import _list as list_programs  # pyright: ignore[reportPrivateUsage]
-from jan_serve.cli.commands.models import ps as ps_module
+from jan_serve.cli.commands.models import loaded as ps_module
 from jan_serve.cli.commands.servers.proxy import print_nodes
 from jan_serve.cli.main import main
 from jan_serve.cli.output import output
@@ -19,7 +19,7 @@ from jan_serve.editors.recipes import RECIPES
 from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from tests.unit.cli.commands.models.test_ps import IDLE, Server
+from tests.unit.cli.commands.models.test_loaded import IDLE, Server
 from tests.unit.store.gguf_builder import GgufBytes
 
 COLUMNS = ("model", "status", "memory", "context", "device")

@@ -8,7 +8,7 @@ from jan_serve.config import engine_settings, load_settings
 from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS
 from tests.unit.config.support import WHOLE
 
-from .test_engine import MODEL
+from .test_model_options import MODEL
 
 
 def test_a_table_overrides_the_options_of_all_models(config_file: Path) -> None:

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from jan_serve.daemon.executor import ServiceFailed
-from jan_serve.daemon.plan import ServiceStatus
+from jan_serve.daemon.plan import ServiceFailed, ServiceStatus
 from jan_serve.daemon.windows import StopRelay, WindowsService, WindowsTask, host_service, task_xml
 from tests.unit.daemon.specs import windows
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.daemon.observer import ServerObserver
+from jan_serve.daemon.running import ServerObserver
 from jan_serve.membership.member import Membership, ProxyMember, Registration, node_url
 from tests.support.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
 

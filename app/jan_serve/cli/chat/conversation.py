@@ -21,10 +21,8 @@ _VERSION: Final = 1
 class Conversation(msgspec.Struct):
     """messages: user and assistant in turn, without the system message. Calls of tools and their results, if any, are
     between a question and its answer.
-
     files: parts of content, images and documents, that go with the next question. keep_alive: how long the model stays
-    loaded after an answer, in the syntax of the API; None means as configured.
-    """
+    loaded after an answer, in the syntax of the API; None means as configured."""
 
     model: str
     system: str | None = None

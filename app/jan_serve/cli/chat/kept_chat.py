@@ -81,11 +81,10 @@ def kept_chat(
     conversation: Conversation,
     note: Callable[[str], None] = lambda text: None,
 ) -> KeptChat | None:
-    """The chat of this id, or with "" the latest, whose messages become those of the conversation; with None a new one.
-
+    """The chat of this id, or with "" the latest, whose messages become those of the conversation; with None a new
+    one.
     None: this server keeps no chats. note: says what is waited for. Raises CommandError for a wanted one that is not
-    there.
-    """
+    there."""
     try:
         store = client.get(CHATS_PATH, {"limit": "1"})["store"]
     except CommandError:
@@ -189,24 +188,19 @@ def _title(line: Sequence[StoredMessage]) -> str:
 def _stored(message: Message, model: str) -> StoredMessage:
     content: str | list[dict[str, Any]] = message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    stored: StoredMessage = {
-        "id": str(uuid.uuid4()),
-        "role": message["role"],
-        "text": "\n\n".join(part["text"] for part in parts if part["type"] == "text"),
-    }
-    attachments = [_attachment(part) for part in parts if part["type"] != "text"]
-    calls = [
-        {"id": call["id"], "name": call["function"]["name"], "arguments": call["function"]["arguments"]}
-        for call in message.get("tool_calls", ())
-    ]
     facts: dict[str, Any] = {
-        "attachments": attachments,
-        "calls": calls,
+        "attachments": [_attachment(part) for part in parts if part["type"] != "text"],
+        "calls": [{"id": call["id"], **call["function"]} for call in message.get("tool_calls", ())],
         "callId": message.get("tool_call_id"),
     }
     if message["role"] == "assistant":
         facts |= {"model": model, "finish": "stop"}
-    return stored | {name: value for name, value in facts.items() if value}
+    return {
+        "id": str(uuid.uuid4()),
+        "role": message["role"],
+        "text": "\n\n".join(part["text"] for part in parts if part["type"] == "text"),
+        **{name: value for name, value in facts.items() if value},
+    }
 
 
 def _attachment(part: dict[str, Any]) -> dict[str, str]:
@@ -222,11 +216,11 @@ def _sent(message: StoredMessage) -> Message:
     if role == "assistant":
         calls = [
             {
-                "id": call["id"],
+                "id": each["id"],
                 "type": "function",
-                "function": {name: call[name] for name in ("name", "arguments")},
+                "function": {name: each[name] for name in ("name", "arguments")},
             }
-            for call in message.get("calls") or ()
+            for each in message.get("calls") or ()
         ]
         return {"role": role, "content": text, **({"tool_calls": calls} if calls else {})}
     files = message.get("attachments") or ()

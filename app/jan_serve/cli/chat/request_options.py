@@ -1,9 +1,7 @@
 """What a chat request may have beside its messages: parameters, a format and files.
-
 Parameters are those of `/set` and `--set`: only names are checked; the server checks values. Formats are those of
 `/format` and `--format`: any JSON, a JSON Schema, or a grammar. Images are files, read and checked before they are
-sent.
-"""
+sent."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ from typing import Any, Final
 import msgspec
 
 from jan_serve.cli.errors import WrongUse
-from jan_serve.cli.input import read_file
+from jan_serve.cli.input import read_bytes, read_file
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import InvalidImage
 from jan_serve.image_files import checked_header
-from jan_serve.store.files import TooLarge, read_limited, user_path
+from jan_serve.store.files import user_path
 
 MAX_DOCUMENT_BYTES: Final = 32 << 20
 """The server takes no larger file."""
@@ -126,12 +124,7 @@ def read_format(name: str) -> AnswerFormat:
 
 def file_part(path: Path) -> dict[str, Any]:
     """The file as a part of a message: an image, a PDF, or text in UTF-8. Raises CommandError."""
-    try:
-        data = read_limited(user_path(path), MAX_DOCUMENT_BYTES)
-    except OSError as error:
-        raise WrongUse(f"cannot read {path}: {error.strerror}") from None
-    except TooLarge as error:
-        raise WrongUse(f"{path} {error}.") from None
+    data = read_bytes(user_path(path), MAX_DOCUMENT_BYTES)
     encoded = base64.b64encode(data).decode()
     if data.startswith(_PDF) or _is_text(data):
         kind = "application/pdf" if data.startswith(_PDF) else "text/plain"

@@ -1,17 +1,31 @@
-"""Loads a model on the server, shows the progress, and says of a base model that it does not chat."""
+"""Loads and downloads models on the server, with their progress on standard error."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+import typer
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
-from jan_serve.cli.input import silent_keys
-from jan_serve.cli.output import output
+from jan_serve.cli.errors import INTERRUPTED, CommandError
+from jan_serve.cli.input import question_keys, silent_keys
+from jan_serve.cli.output import output, size_text
+from jan_serve.resources import catalogue_file
+from jan_serve.store.hub.references import Catalogue
 
 
 class ProgressBar:
@@ -25,9 +39,9 @@ class ProgressBar:
             self._shown.enter_context(silent_keys())
             self._shown.enter_context(self._progress)
 
-    def update(self, completed: float, total: float) -> None:
+    def update(self, completed: float, total: float | None, description: str | None = None) -> None:
         if self._progress is not None:
-            self._progress.update(self._task, completed=completed, total=total)
+            self._progress.update(self._task, completed=completed, total=total, description=description)
 
     def close(self) -> None:
         self._shown.close()
@@ -35,10 +49,8 @@ class ProgressBar:
 
 def load_model(client: ServerClient, name: str, **fields: object) -> str:
     """Load a model and return its full name. Blocks until it is loaded, with a progress bar on a terminal.
-
     fields: further fields of the request. Ctrl-C stops the load. Raises CommandError for an unknown name, with similar
-    names; the routes of other APIs would use the default model instead.
-    """
+    names; the routes of other APIs would use the default model instead."""
     # Created at the first progress event: a model that is already loaded sends none.
     bar: ProgressBar | None = None
     full_name = name
@@ -87,3 +99,57 @@ def _is_told_to_chat(client: ServerClient, name: str) -> bool:
     except UnknownModel:  # the name was shortened
         return False
     return bool(cast(dict[str, Any], card.get("meta") or {}).get("has_chat_template"))
+
+
+class DownloadProgress(ProgressBar):
+    """Progress of a pull. n_total: bytes."""
+
+    def __init__(self, name: str, n_total: int) -> None:
+        columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        super().__init__(name, "{task.description}", *columns, total=n_total)
+        self._name = name
+        self._n_total = n_total
+        self._tenths = -1
+
+    def received(self, n_bytes: int) -> None:
+        if output.notes_on_terminal:
+            self.update(n_bytes, self._n_total)
+            return
+        tenths = n_bytes * 10 // self._n_total if self._n_total else 10
+        if tenths != self._tenths:
+            self._tenths = tenths
+            output.note(f"{self._name}: {tenths * 10} % of {size_text(self._n_total)}")
+
+    def note(self, text: str) -> None:
+        output.note(text)
+
+
+def pulled_on_request(client: ServerClient, name: str) -> bool:
+    """Ask whether the server shall download the model, and wait for that. False without a terminal, or if declined."""
+    catalogue = Catalogue.read(catalogue_file())
+    if not catalogue.has(name) or not (sys.stdin.isatty() and output.notes_on_terminal):
+        return False
+    reference, entry = catalogue.reference(name)
+    size = f" ({entry.size_gb:g} GB)" if reference.tag is None else ""
+    with question_keys():
+        if not typer.confirm(f"{name} is not here{size}. Download it?", default=True, err=True):
+            return False
+    try:
+        _pull(client, name)
+    except KeyboardInterrupt:
+        raise CommandError("Stopped.", "Run the same command to resume the download.", INTERRUPTED) from None
+    return True
+
+
+def _pull(client: ServerClient, name: str) -> None:
+    with contextlib.ExitStack() as shown:
+        progress: DownloadProgress | None = None
+        for event in client.events("/models/pull", {"model": name, "stream": True}):
+            kind, data = event.get("event"), cast(dict[str, Any], event.get("data") or {})
+            if kind == "download_started":
+                progress = DownloadProgress(name, int(data["total"]))
+                shown.callback(progress.close)
+            elif kind == "download_progress" and progress is not None:
+                progress.received(sum(int(file["done"]) for file in data.values()))
+            elif kind == "download_message":
+                output.note(str(data["message"]))

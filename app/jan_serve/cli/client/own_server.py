@@ -1,8 +1,6 @@
 """The server that a command uses: the running one, else one started for this command.
-
 The latter listens on a free local port, with the user's settings otherwise. It runs in its own session, so that Ctrl-C
-reaches only the command, and stops at the end of its standard input, so also when the command is killed.
-"""
+reaches only the command, and stops at the end of its standard input, so also when the command is killed."""
 
 from __future__ import annotations
 
@@ -36,10 +34,8 @@ def any_server(
     variables: Mapping[str, str] | None = None,
 ) -> Generator[ServerClient]:
     """The running server; if none runs and none was named, one that runs until the block ends. Raises CommandError.
-
-    model: the model that the command will use. A path names a GGUF file, which only such a server can serve.
-    n_ctx: the context that the command wants, which also only such a server has. variables: of its environment.
-    """
+    model: the model that the command will use. A path names a GGUF file, which only such a server can serve. n_ctx:
+    the context that the command wants, which also only such a server has. variables: of its environment."""
     if not isinstance(model, Path) and n_ctx is None and has_address(loaded, url):
         address = server_address(loaded, url)
         with ServerClient(address) as client:

@@ -44,30 +44,24 @@ class NoServer(CommandError):
         )
 
 
-class OtherProgram(CommandError):
+class OtherProgram(WrongUse):
     """A proxy answers a command for servers, or a server one for proxies."""
 
     def __init__(self, url: str, program: Program) -> None:
-        if program == "proxy":
-            super().__init__(
-                f"{url} is a jan-serve proxy, and this command needs a server",
-                f"`jan-serve nodes --url {url}` lists its servers; --url takes one of them.",
-                WRONG_USE,
-            )
-        else:
-            super().__init__(
-                f"{url} is a jan-serve server, and this command needs a proxy",
-                f"`jan-serve proxy` starts one; `jan-serve ps --url {url}` shows the server.",
-                WRONG_USE,
-            )
+        other = "server" if program == "proxy" else "proxy"
+        hints = {
+            "proxy": f"`jan-serve nodes --url {url}` lists its servers; --url takes one of them.",
+            "server": f"`jan-serve proxy` starts one; `jan-serve ps --url {url}` shows the server.",
+        }
+        super().__init__(f"{url} is a jan-serve {program}, and this command needs a {other}", hints[program])
 
 
-class UnknownModel(CommandError):
+class UnknownModel(WrongUse):
     """The server has no model of that name. Its message may give the remedy."""
 
     def __init__(self, message: str) -> None:
         known = "jan-serve ls" in message or "jan-serve pull" in message
-        super().__init__(message, None if known else "`jan-serve ls` lists the models.", WRONG_USE)
+        super().__init__(message, None if known else "`jan-serve ls` lists the models.")
 
 
 class ChatChanged(CommandError):
@@ -85,6 +79,7 @@ class ServerClient:
         headers = {"User-Agent": f"jan-serve/{__version__}"}
         if address.key is not None:
             headers["Authorization"] = f"Bearer {address.key.get_secret_value()}"
+        self._patient = httpx2.Timeout(None, connect=_CONNECT_S)
         self._client = httpx2.Client(
             base_url=address.url,
             headers=headers,
@@ -119,44 +114,32 @@ class ServerClient:
         self, path: str, params: Mapping[str, str] | None = None, *, patient: bool = False
     ) -> dict[str, Any]:
         """The JSON object of the answer. patient: wait without a limit instead of _READ_S."""
-        timeout = _no_read_timeout() if patient else self._client.timeout
-        with self._explained(), self._client.stream("GET", path, params=params, timeout=timeout) as response:
-            return self._object(response)
+        timeout = self._patient if patient else self._client.timeout
+        return self._parsed(self._read("GET", path, params=params, timeout=timeout))
 
-    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def content(self, path: str) -> bytes:
+        """The bytes of an answer."""
+        return self._read("GET", path)
+
+    def delete(self, path: str) -> None:
+        self._read("DELETE", path)
+
+    def post(self, path: str, body: Mapping[str, Any], method: str = "POST") -> dict[str, Any]:
         """Send a body and read the answer, without a time limit: loading or generating may take long."""
-        return self._sent("POST", path, body)
+        return self._parsed(self._read(method, path, json=dict(body), timeout=self._patient))
 
     def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._sent("PUT", path, body)
-
-    def _sent(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        with (
-            self._explained(),
-            self._client.stream(method, path, json=dict(body), timeout=_no_read_timeout()) as response,
-        ):
-            return self._object(response)
+        return self.post(path, body, "PUT")
 
     def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
         """Send a form with a file, without a time limit."""
         files = {"file": (name, content, "application/octet-stream")}
-        with (
-            self._explained(),
-            self._client.stream(
-                "POST", path, data=dict(fields), files=files, timeout=_no_read_timeout()
-            ) as response,
-        ):
-            return self._object(response)
+        return self._parsed(self._read("POST", path, data=dict(fields), files=files, timeout=self._patient))
 
-    def content(self, path: str) -> bytes:
-        """The bytes of an answer."""
-        with self._explained(), self._client.stream("GET", path) as response:
+    def _read(self, method: str, path: str, **details: Any) -> bytes:
+        with self._explained(), self._client.stream(method, path, **details) as response:
             self._check(response)
             return response.read()
-
-    def delete(self, path: str) -> dict[str, Any]:
-        with self._explained(), self._client.stream("DELETE", path) as response:
-            return self._object(response)
 
     def events(
         self, path: str, body: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
@@ -189,7 +172,7 @@ class ServerClient:
         content = None if body is None else dict(body)
         headers = {"Last-Event-ID": last} if last else {}
         request = self._client.stream(
-            method, path, json=content, params=params, headers=headers, timeout=_no_read_timeout()
+            method, path, json=content, params=params, headers=headers, timeout=self._patient
         )
         with request as response:
             self._check(response)
@@ -200,15 +183,11 @@ class ServerClient:
                     return
                 event = self._parsed(data)
                 if isinstance(event.get("error"), dict):
-                    raise self._failure(_status_of(event["error"]), event, {})
+                    wrong = event["error"].get("type") == "invalid_request_error"
+                    raise self._failure(400 if wrong else 500, event, {})
                 yield event_id or last, event
 
-    def _object(self, response: httpx2.Response) -> dict[str, Any]:
-        self._check(response)
-        response.read()
-        return self._parsed(response.text)
-
-    def _parsed(self, text: str) -> dict[str, Any]:
+    def _parsed(self, text: str | bytes) -> dict[str, Any]:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):
@@ -252,32 +231,26 @@ class ServerClient:
 
     def _wrong_key(self) -> CommandError:
         if self._address.key is None:
-            return WrongUse(
-                f"the server at {self.url} requires an API key",
-                "Set JAN_SERVE_API_KEY, or api_keys in the configuration file.",
-            )
+            hint = "Set JAN_SERVE_API_KEY, or api_keys in the configuration file."
+            return WrongUse(f"the server at {self.url} requires an API key", hint)
         return WrongUse(
             f"the server at {self.url} rejects the API key from {self._address.key_origin}",
             "`jan-serve config` shows the source of each setting; JAN_SERVE_API_KEY overrides the file.",
         )
 
     def _no_route(self, status: int) -> CommandError:
-        program = self._program()
-        if program is None or program == self._wanted:
-            return self._unexpected(f"HTTP status {status}")
-        return OtherProgram(self.url, program)
-
-    def _program(self) -> Program | None:
-        """Which program of ours answers, if any."""
+        """Another program of ours may answer."""
         import httpx2
 
         try:
             body = self._client.get("/health", timeout=_CONNECT_S).json()
         except (httpx2.HTTPError, ValueError, RecursionError):
-            return None
-        if not isinstance(body, dict) or not body.keys() >= _HEALTH_FIELDS:
-            return None
-        return "proxy" if "nodes" in body else "server"
+            body = None
+        if isinstance(body, dict) and body.keys() >= _HEALTH_FIELDS:
+            program: Program = "proxy" if "nodes" in body else "server"
+            if program != self._wanted:
+                return OtherProgram(self.url, program)
+        return self._unexpected(f"HTTP status {status}")
 
     def _unexpected(self, answer: str) -> CommandError:
         return CommandError(
@@ -293,9 +266,8 @@ class ServerClient:
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            reason = (
-                "the connection timed out" if isinstance(error, httpx2.ConnectTimeout) else _reason(error)
-            )
+            timed_out = isinstance(error, httpx2.ConnectTimeout)
+            reason = "the connection timed out" if timed_out else _reason(error)
             raise NoServer(self.url, reason, self._wanted) from None
         except httpx2.TimeoutException:
             raise CommandError(
@@ -307,12 +279,6 @@ class ServerClient:
                 "It may have stopped: `jan-serve ps` shows whether it runs.",
                 NO_SERVER,
             ) from None
-
-
-def _no_read_timeout() -> httpx2.Timeout:
-    import httpx2
-
-    return httpx2.Timeout(None, connect=_CONNECT_S)
 
 
 def _reason(error: Exception) -> str:
@@ -331,12 +297,6 @@ def _next_step(status: int, code: str, headers: Mapping[str, str]) -> tuple[str 
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
         return _LOG_HINT, FAILED
     return None, WRONG_USE
-
-
-def _status_of(error: Mapping[str, Any]) -> int:
-    """The HTTP status that corresponds to an error event, by its type."""
-    wrong = error.get("type") == "invalid_request_error"
-    return HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _event_data(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from jan_serve.cli.arguments import ConfigOption, JsonOption, UrlOption, argument, option
+from jan_serve.cli.client.loading import ProgressBar
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WrongUse
@@ -89,31 +92,15 @@ def _endpoint(path: Path, content: bytes) -> str:
 
 def _followed(client: ServerClient, found: Batch) -> Batch:
     """The batch once it has ended, with a bar on a terminal until then."""
-    progress = output.progress("{task.description}", *_columns())
-    if progress is None:
-        while found["status"] not in _ENDED:
-            time.sleep(_LOOK_S)
-            found = client.get(f"/v1/batches/{found['id']}")
-        return found
-    with progress:
-        bar = progress.add_task(found["id"], total=None)
+    columns = (MofNCompleteColumn(), TimeRemainingColumn())
+    with contextlib.closing(ProgressBar(found["id"], "{task.description}", *columns)) as bar:
         while found["status"] not in _ENDED:
             counts = found["request_counts"]
-            progress.update(
-                bar,
-                total=counts["total"] or None,
-                completed=counts["completed"] + counts["failed"],
-                description=found["paused"] or found["status"],
-            )
+            done = counts["completed"] + counts["failed"]
+            bar.update(done, counts["total"] or None, found["paused"] or found["status"])
             time.sleep(_LOOK_S)
             found = client.get(f"/v1/batches/{found['id']}")
     return found
-
-
-def _columns() -> tuple[Any, ...]:
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-
-    return BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 
 
 def _list(client: ServerClient, *, as_json: bool) -> None:
@@ -121,13 +108,12 @@ def _list(client: ServerClient, *, as_json: bool) -> None:
     if as_json:
         output.json(found)
         return
+    columns = ("batch", "status", "lines", "endpoint", "created")
     rows = [
         (each["id"], each["status"], _counts(each), each["endpoint"], _when(each)) for each in found["data"]
     ]
     if rows:
-        output.table(
-            ("batch", "status", "lines", "endpoint", "created"), rows, optional=("created", "endpoint")
-        )
+        output.table(columns, rows, optional=("created", "endpoint"))
     else:
         output.note("No batch.")
 
@@ -145,8 +131,7 @@ def _show(found: Batch, *, as_json: bool) -> None:
     if found["paused"]:
         rows.append(("waits", found["paused"]))
     errors: dict[str, list[dict[str, Any]]] = found["errors"] or {"data": []}
-    faults = errors["data"]
-    for fault in faults[:_SHOWN_FAULTS]:
+    for fault in errors["data"][:_SHOWN_FAULTS]:
         rows.append((f"line {fault['line']}" if fault["line"] else "input", fault["message"]))
     output.table(("", ""), rows)
 

@@ -1,28 +1,37 @@
-"""`jan-serve connect`: shows or writes the settings with which editors and other programs use this server."""
+"""`jan-serve connect` and `launch`: other programs with this server, by their settings files or for one start."""
 
 from __future__ import annotations
 
 import difflib
+import os
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, cast
 
 import platformdirs
 import typer
 
-from jan_serve.cli.arguments import ConfigOption, UrlOption, argument, option
+from jan_serve.cli.arguments import ConfigOption, UrlOption, argument, complete_model, option
+from jan_serve.cli.client.loading import load_model
+from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import CommandError, WrongUse
+from jan_serve.cli.input import confirm, read_file
 from jan_serve.cli.options import load_settings
 from jan_serve.cli.output import output
-from jan_serve.config import server_address
+from jan_serve.config import LoadedSettings, server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
 from jan_serve.core.placement import MAX_DEFAULT_N_CTX
-from jan_serve.editors.launches import LAUNCHES
-from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, editor_model
+from jan_serve.editors.launches import LAUNCHES, Launch
+from jan_serve.editors.merging import set_aliases
+from jan_serve.editors.recipe import NO_KEY, Change, Folders, Recipe, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES
-from jan_serve.editors.toml_file import set_aliases
-from jan_serve.store.files import TooLarge, read_limited, write_atomically
+from jan_serve.store.files import write_atomically
 from jan_serve.store.measurements import certified
 
 
@@ -43,10 +52,9 @@ def read_facts(
     return ServerFacts(url=client.url, needs_key=needs_key, models=models, model=first or chats[0])
 
 
-def server_default(client: ServerClient) -> str | None:
+def default_model(client: ServerClient, loaded: LoadedSettings) -> str | None:
     """The model of requests that name none. A proxy has none."""
-    name = client.get("/models").get("default")
-    return name if isinstance(name, str) else None
+    return loaded.settings.model or client.get("/models").get("default")
 
 
 _MAX_FILE_BYTES = 4 << 20
@@ -74,11 +82,19 @@ def connect(
         return
     recipe = RECIPES[program](facts, folders)
     if write:
-        _write(recipe, ask=not yes)
+        if recipe.change is None:
+            raise WrongUse(
+                f"jan-serve cannot write the settings of {recipe.title}.",
+                "Run the command without --write for instructions.",
+            )
+        _write(recipe.change, ask=not yes)
         if recipe.aliases:
             _write_aliases(recipe, facts, url, config, ask=not yes)
     else:
-        _show(recipe)
+        output.headline(recipe.title)
+        if recipe.change is not None:
+            output.note(f"In {recipe.change.path}:")
+            output.raw(recipe.change.merge("").rstrip("\n"))
         if recipe.aliases:
             output.note(
                 f"--write also lets {facts.model.name} answer to {', '.join(recipe.aliases)} on this server."
@@ -117,8 +133,7 @@ def server_facts(model: str | None, url: str | None, config: Path | None) -> Ser
     loaded = load_settings(config_file=config)
     address = server_address(loaded, url)
     with ServerClient(address) as client:
-        default = loaded.settings.model or server_default(client)
-        return read_facts(client, model, default, needs_key=address.key is not None)
+        return read_facts(client, model, default_model(client, loaded), needs_key=address.key is not None)
 
 
 def editor_folders() -> Folders:
@@ -131,31 +146,14 @@ def editor_folders() -> Folders:
 
 
 def _list(facts: ServerFacts, folders: Folders) -> None:
-    rows: list[tuple[str, str, str]] = []
-    for name, make in RECIPES.items():
-        recipe = make(facts, folders)
-        path = str(recipe.change.path) if recipe.change is not None else "(in its own settings)"
-        rows.append((name, recipe.title, path))
+    recipes = {name: make(facts, folders) for name, make in RECIPES.items()}
+    rows = [
+        (name, each.title, str(each.change.path) if each.change is not None else "(in its own settings)")
+        for name, each in recipes.items()
+    ]
     output.table(("name", "program", "settings"), rows)
     output.note(f"Server: {facts.url}. Initial model: {facts.model.name}.")
     output.note("`jan-serve connect NAME` shows the settings; --write writes them.")
-
-
-def _show(recipe: Recipe) -> None:
-    output.headline(recipe.title)
-    if recipe.change is not None:
-        output.note(f"In {recipe.change.path}:")
-        output.raw(recipe.change.merge("").rstrip("\n"))
-
-
-def _write(recipe: Recipe, *, ask: bool) -> None:
-    change = recipe.change
-    if change is None:
-        raise WrongUse(
-            f"jan-serve cannot write the settings of {recipe.title}.",
-            "Run the command without --write for instructions.",
-        )
-    _write_change(change, ask=ask)
 
 
 def _write_aliases(
@@ -170,14 +168,22 @@ def _write_aliases(
         )
         return
     model, aliases = facts.model.name, recipe.aliases
-    _write_change(Change(loaded.config_file, lambda text: set_aliases(text, model, aliases)), ask=ask)
+    _write(Change(loaded.config_file, lambda text: set_aliases(text, model, aliases)), ask=ask)
 
 
-def _write_change(change: Change, *, ask: bool) -> None:
+def _write(change: Change, *, ask: bool) -> None:
     # Write to the target of a symbolic link and keep the link.
     path = change.path.resolve()
-    old = _read(path)
-    new = _merged(change, old)
+    old = read_file(path, _MAX_FILE_BYTES) if path.exists() else ""
+    try:
+        new = change.merge(old.replace("\r\n", "\n"))
+    except ValueError as error:
+        raise CommandError(
+            f"{change.path} is unchanged: {error}.",
+            "Run the command without --write and add the settings by hand.",
+        ) from None
+    if "\r\n" in old:  # keep its line endings
+        new = new.replace("\n", "\r\n")
     if new == old:
         output.note(f"{change.path} already has these settings.")
         return
@@ -186,7 +192,7 @@ def _write_change(change: Change, *, ask: bool) -> None:
     ):
         output.raw(line)
     if ask:
-        _confirm(change.path)
+        confirm(f"Write {change.path}?", f"{change.path} was not written")
     try:
         mode = path.stat().st_mode if path.exists() else 0o600  # it may hold the key
         write_atomically(path, new.encode(), mode=mode)
@@ -195,35 +201,71 @@ def _write_change(change: Change, *, ask: bool) -> None:
     output.note(f"Wrote {change.path}.")
 
 
-def _merged(change: Change, old: str) -> str:
-    """The new text with the line endings of the old one."""
-    crlf = "\r\n" in old
-    try:
-        new = change.merge(old.replace("\r\n", "\n"))
-    except ValueError as error:
+def launch(
+    program: Annotated[str, argument("|".join(LAUNCHES), "Program to start.")],
+    arguments: Annotated[list[str] | None, argument("ARGS", "Its own arguments, after `--`.")] = None,
+    model: Annotated[
+        str | None, option("--model NAME", "Model to use.", autocompletion=complete_model)
+    ] = None,
+    n_ctx: Annotated[
+        int | None,
+        option("--n-ctx TOKENS", "Context length; starts a server with it for this command.", min=64),
+    ] = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Start a program that uses this server. Starts a server if none runs, and stops it at the end."""
+    found = LAUNCHES.get(program)
+    if found is None:
+        raise WrongUse(f"{program}: jan-serve cannot start this.", f"Programs: {', '.join(LAUNCHES)}.")
+    executable = shutil.which(found.command)
+    if executable is None:
         raise CommandError(
-            f"{change.path} is unchanged: {error}.",
-            "Run the command without --write and add the settings by hand.",
-        ) from None
-    return new.replace("\n", "\r\n") if crlf else new
+            f"{found.command} is not installed, or is in no folder of PATH.",
+            f"`jan-serve connect {program}` shows its settings.",
+        )
+    loaded = load_settings(config_file=config)
+    with any_server(loaded, url, model=model, n_ctx=n_ctx) as client:
+        needs_key = bool(loaded.settings.api_keys)
+        name = read_facts(client, model, default_model(client, loaded), needs_key=needs_key).model.name
+        # Its context is known once it is loaded.
+        facts = read_facts(client, load_model(client, name), None, needs_key=needs_key)
+        note_short_context(program, facts)
+        note_verdict(program, facts, loaded.settings.data_dir)
+        with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
+            status = _run(program, found, executable, arguments or [], facts, loaded, Path(folder))
+    raise typer.Exit(status)
 
 
-def _read(path: Path) -> str:
+def _run(
+    program: str,
+    found: Launch,
+    executable: str,
+    arguments: list[str],
+    facts: ServerFacts,
+    loaded: LoadedSettings,
+    folder: Path,
+) -> int:
+    """The program's exit status. Ctrl-C is the program's."""
+    recipe = RECIPES[program](facts, Folders(home=folder, config=folder, code=folder, zed=folder))
+    file = folder
+    if recipe.change is not None:
+        file = recipe.change.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(recipe.change.merge(""), encoding="utf-8")
+    keys = loaded.settings.api_keys
+    start = found.start(facts, keys[0].get_secret_value() if keys else NO_KEY, file)
+    environment = {name: value for name, value in start.environment.items() if value}
+    hidden = start.environment.keys() - environment.keys()
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    before = signal.signal(signal.SIGINT, _ignore)  # unlike SIG_IGN, the program does not inherit a handler
     try:
-        return read_limited(path, _MAX_FILE_BYTES).decode("utf-8")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror}") from None
-    except TooLarge as error:
-        raise CommandError(f"{path} {error}, too large for a settings file.") from None
-    except UnicodeDecodeError as error:
-        raise CommandError(
-            f"{path} is not UTF-8 text (byte {error.start}).", "The file is unchanged."
-        ) from None
+        return subprocess.run(
+            [executable, *start.arguments, *arguments], env={**kept, **environment}, check=False
+        ).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _confirm(path: Path) -> None:
-    if not sys.stdin.isatty():
-        raise WrongUse(f"{path} was not written: standard input is not a terminal.", "Use --yes to write it.")
-    typer.confirm(f"Write {path}?", abort=True, err=True)
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """The program reacts to Ctrl-C, and this command waits for it."""

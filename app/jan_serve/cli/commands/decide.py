@@ -90,10 +90,12 @@ def decide(
 
 
 def _print_answer(answer: dict[str, Any], *, several: bool) -> None:
-    rows = [
-        (_word(item["option"]), f"{item['probability']:.4f}", _bar(item["probability"]))
-        for item in sorted(answer["options"], key=lambda item: -item["probability"])
-    ]
+    words: dict[object, str] = {True: "yes", False: "no"}
+    rows: list[tuple[str, str, str]] = []
+    for item in sorted(answer["options"], key=lambda item: -item["probability"]):
+        option, probability = item["option"], item["probability"]
+        word = words[option] if isinstance(option, bool) else str(option)
+        rows.append((word, f"{probability:.4f}", "█" * round(20 * probability)))
     output.table(("option", "probability", ""), rows)
     if several:
         output.note(f"What applies: {', '.join(map(str, answer['answer'])) or 'nothing'}.")
@@ -118,13 +120,10 @@ def _decided(client: ServerClient, body: dict[str, Any]) -> dict[str, Any]:
 
 def _examples(path: Path) -> list[Any]:
     """The lines of a file. Raises CommandError, which names the line."""
-    lines = read_file(path).splitlines()
     examples: list[Any] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in enumerate(read_file(path).splitlines(), 1):
         try:
-            examples.append(json.loads(line))
+            examples += [json.loads(line)] if line.strip() else []
         except ValueError as error:
             raise WrongUse(f"{path}, line {number} is not JSON: {error}") from None
     return examples
@@ -153,11 +152,3 @@ def note_calibration(model: str, found: dict[str, Any]) -> None:
             else "the probabilities do not follow these answers; check the answers, or use more examples"
         )
         output.note(f"That is a bound: {advice}.")
-
-
-def _word(option: object) -> str:
-    return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
-
-
-def _bar(probability: float) -> str:
-    return "█" * round(20 * probability)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -87,12 +87,8 @@ def _constraint(source: str, whitespace: Whitespace, order: PropertyOrder) -> Co
     text = _text(source)
     if "::=" in text:
         return GbnfConstraint(text)
-    return JsonSchemaConstraint(_schema(source, text), whitespace, order)
-
-
-def _schema(source: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return JsonSchemaConstraint(json.loads(text), whitespace, order)
     except (ValueError, RecursionError) as error:
         raise WrongUse(f"{source} is neither GBNF nor JSON: {error}") from None
 

@@ -1,7 +1,5 @@
 """`jan-serve logs`: the log of the running server, or the end of its log file if none runs.
-
-`last_lines` and `follow_lines` read a log file across rotation and restarts, like `tail -F`.
-"""
+`last_lines` and `follow_lines` read a log file across rotation and restarts, like `tail -F`."""
 
 from __future__ import annotations
 
@@ -40,10 +38,8 @@ def follow_lines(
     path: Path, n_lines: int, wait: Callable[[], None] | None = None
 ) -> tuple[list[str], Generator[str]]:
     """The last lines, and an endless generator of the complete lines written after them. Raises OSError.
-
     No line is lost or repeated between the two. wait: called between two polls; sleeps by default. The file need not
-    exist yet. After a rename, the rest of the old file precedes the lines of the new one.
-    """
+    exist yet. After a rename, the rest of the old file precedes the lines of the new one."""
     file = _open(path)
     lines, rest = ([], b"") if file is None else _tail(file, n_lines)
     pause = wait or (lambda: time.sleep(_POLL_S))

@@ -1,9 +1,10 @@
-"""`jan-serve top` and `jan-serve why`: the requests of the running server, and where the time of one went."""
+"""`jan-serve top`, `why` and `explain`: the requests of the running server, where time went, and what codes mean."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.options import running_server
 from jan_serve.cli.output import on_terminal, output
+from jan_serve.resources import explanations
 
 _REFRESH_S: Final = 1.0
 _LEAST_S: Final = 0.02
@@ -153,3 +155,34 @@ def _print_why(answer: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -
     for each in causes:
         if each["advice"]:
             output.note(f"{each['code']}: {each['advice']}")
+
+
+def explain(
+    code: Annotated[
+        str | None, argument("[CODE]", "`code` of an error, or of a cause of `jan-serve why`.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what the code of an error means, and what can be done. Without CODE, list the codes of errors."""
+    known = {**explanations()["errors"], **explanations()["causes"]}
+    if code is None:
+        errors = explanations()["errors"]
+        if as_json:
+            output.json({name: words._asdict() for name, words in errors.items()})
+        else:
+            output.table(("code", "meaning"), [(name, words.meaning) for name, words in errors.items()])
+        return
+    found = known.get(code)
+    if found is None:
+        near = get_close_matches(code, known, n=3)
+        raise WrongUse(
+            f"No error has the code {code!r}.",
+            f"Did you mean {' or '.join(near)}?" if near else "`jan-serve explain` lists the codes.",
+        )
+    found = found.without_values()
+    if as_json:
+        output.json({"code": code, **found._asdict()})
+        return
+    output.data(found.meaning)
+    if found.advice:
+        output.data(found.advice)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,17 +19,14 @@ from jan_serve.cli.arguments import (
     model_argument,
     option,
 )
-from jan_serve.cli.chat.chat_answer import ChatAnswer
 from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.exchange import exchange
-from jan_serve.cli.chat.kept_chat import KeptChat, kept_chat, show_messages
+from jan_serve.cli.chat.exchange import ChatAnswer, exchange
+from jan_serve.cli.chat.kept_chat import kept_chat, show_messages
 from jan_serve.cli.chat.request_options import assignments, file_part, read_format
-from jan_serve.cli.chat.session import chat
-from jan_serve.cli.chat.slash_commands import ChatSession, model_names
-from jan_serve.cli.client.loading import note_base_model, ready_model
+from jan_serve.cli.chat.session import ChatSession, chat, model_names
+from jan_serve.cli.client.loading import note_base_model, pulled_on_request, ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.client.pulling import pulled_on_request
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
 from jan_serve.cli.errors import INTERRUPTED, CommandError, WrongUse
 from jan_serve.cli.input import read_input, silent_keys
@@ -107,8 +104,12 @@ def run(
         is_kept = wanted is not None or (question is None and history)
         kept = kept_chat(client, wanted, conversation, output.note) if is_kept else None
         if question is not None:
-            answer = _answered(client, conversation, (model, question), tools, kept, silent=as_json)
-            _finish(answer, as_json=as_json, statistics=statistics)
+            _begin(client, conversation, model)
+            done = exchange(client, conversation, question, tools, silent=as_json)
+            if kept is not None:
+                conversation.add(question, done.answer.text, done.steps)
+                kept.save(conversation)
+            _finish(done.answer, as_json=as_json, statistics=statistics)
             return
         # Slow, and only chats need it. A server that was started for this chat gets ready meanwhile.
         from jan_serve.cli.chat.line_editor import LineEditor
@@ -120,25 +121,6 @@ def run(
         session = ChatSession(client, conversation, statistics, tools=tools, kept=kept)
         file = loaded.settings.data_dir / "chat-history" if history else None
         chat(session, LineEditor(file, lambda: model_names(client)).read)
-
-
-def _answered(
-    client: ServerClient,
-    conversation: Conversation,
-    asked: tuple[str | None, str],
-    tools: ChatTools | None,
-    kept: KeptChat | None,
-    *,
-    silent: bool,
-) -> ChatAnswer:
-    """asked: the model, and what it is asked."""
-    model, question = asked
-    _begin(client, conversation, model)
-    done = exchange(client, conversation, question, tools, silent=silent)
-    if kept is not None:
-        conversation.add(question, done.answer.text, done.steps)
-        kept.save(conversation)
-    return done.answer
 
 
 def _begin(client: ServerClient, conversation: Conversation, model: str | None) -> str:
@@ -176,10 +158,8 @@ def _file(model: str | None) -> Path | None:
 
 def _ready(client: ServerClient, model: str | None) -> tuple[str, str]:
     """Load the model. Returns its name for requests and its full name.
-
     Requests use the name as typed, which may select an adapter. The server already has its default model, and a server
-    for one file only that.
-    """
+    for one file only that."""
     if model is None or _file(model) is not None:
         try:
             name = str(client.get("/props", patient=True)["model_alias"])
@@ -187,22 +167,14 @@ def _ready(client: ServerClient, model: str | None) -> tuple[str, str]:
             name = _only_model(client)
         return name, name
     try:
-        return model, _loaded(client, model)
-    except CommandError as error:
+        return model, ready_model(client, model)
+    except UnknownModel as error:
+        if pulled_on_request(client, model):
+            return model, ready_model(client, model)
         if " " in model:  # probably a prompt
             hint = "The prompt follows the name of a model: `jan-serve run MODEL PROMPT`."
             raise CommandError(error.message, hint, error.status) from None
         raise
-
-
-def _loaded(client: ServerClient, model: str) -> str:
-    """Load the model, which the user may have downloaded first. Returns its full name."""
-    try:
-        return ready_model(client, model)
-    except UnknownModel:
-        if not pulled_on_request(client, model):
-            raise
-    return ready_model(client, model)
 
 
 def _only_model(client: ServerClient) -> str:
@@ -219,21 +191,19 @@ def _only_model(client: ServerClient) -> str:
 def _finish(answer: ChatAnswer, *, as_json: bool, statistics: bool) -> None:
     """What follows an answer. Raises typer.Exit for one that was stopped."""
     if as_json:
-        output.json(_as_json(answer))
+        output.json(
+            {
+                "model": answer.model,
+                "text": answer.text,
+                "reasoning": answer.reasoning or None,
+                "finish_reason": "interrupted" if answer.stopped else answer.finish_reason,
+                "usage": answer.usage,
+                "timings": answer.timings,
+            }
+        )
     elif answer.finish_reason == "length":
         output.note("The answer is incomplete: max_tokens or the context is used up.")
     if statistics:
         output.note(answer.statistics())
     if answer.stopped:
         raise typer.Exit(INTERRUPTED)
-
-
-def _as_json(answer: ChatAnswer) -> dict[str, Any]:
-    return {
-        "model": answer.model,
-        "text": answer.text,
-        "reasoning": answer.reasoning or None,
-        "finish_reason": "interrupted" if answer.stopped else answer.finish_reason,
-        "usage": answer.usage,
-        "timings": answer.timings,
-    }

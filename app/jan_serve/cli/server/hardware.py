@@ -1,9 +1,7 @@
 """Measures what this machine has for models: the version and devices of llama.cpp, and free memory.
-
-Commands never load llama.cpp themselves: a build that crashes on this machine crashes only the worker process that
-is asked. The available memory of the system ignores the limits of Linux control groups, and the kernel kills a
-process that exceeds them. Sources: admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel documentation.
-"""
+Commands never load llama.cpp themselves: a build that crashes on this machine crashes only the worker process that is
+asked. The available memory of the system ignores the limits of Linux control groups, and the kernel kills a process
+that exceeds them. Sources: admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel documentation."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def probe_engine(
     command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S, peers: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Version, features and devices of llama.cpp, with those of peers. Blocks for about a second. Raises ProbeFailed.
-
-    peers: HOST:PORT of machines that lend devices.
-    """
+    peers: HOST:PORT of machines that lend devices."""
     try:
         done = subprocess.run(
             [*command, *peers],
@@ -90,9 +86,7 @@ _V1: Final = _Names(
 
 def cgroup_memory_left(proc: Path = Path("/proc"), mounts: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes left within the limits, with file pages counted as free; None without a limit.
-
-    Reads a few small files. Ignores those that it cannot read.
-    """
+    Reads a few small files. Ignores those that it cannot read."""
     left = [n_bytes for group, names in _groups(proc, mounts) if (n_bytes := _left(group, names)) is not None]
     return min(left, default=None)
 
@@ -138,9 +132,7 @@ _NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas", "rpc"})
 
 def free_memory(peers: Sequence[str] = ()) -> FreeMemory:
     """Blocks for about a second if llama.cpp may have devices: asks it in a separate process.
-
-    peers: HOST:PORT of machines that lend devices.
-    """
+    peers: HOST:PORT of machines that lend devices."""
     # Integrated devices share the main memory, which must not count twice.
     dedicated = [device.free_bytes for device in accelerators(peers) if device.kind in ("gpu", "rpc")]
     return FreeMemory(main=free_main_memory(), accelerators=dedicated)
@@ -170,9 +162,7 @@ def is_cpu_only() -> bool:
 
 def may_have_accelerators(folder: Path | None) -> bool:
     """Whether the libraries in this folder include a ggml backend other than the CPU.
-
-    True if unknown: the backend may be linked statically.
-    """
+    True if unknown: the backend may be linked statically."""
     if folder is None:
         return True
     names = [match["name"] for path in folder.iterdir() if (match := _BACKEND.match(path.name))]

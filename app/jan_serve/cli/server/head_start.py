@@ -1,8 +1,6 @@
 """Starts the processes that every server needs before this process imports the server, which takes longer.
-
 `begin` comes before the command line is read. The command that serves takes what has begun. The event loop runs
-blocking work in daemon threads, which do not delay the end of the process.
-"""
+blocking work in daemon threads, which do not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _Work = tuple[Future[Any], Callable[[], Any]]
 
 class DaemonThreads(ThreadPoolExecutor):
     """A ThreadPoolExecutor, since asyncio accepts no other class; the interpreter would wait for its own threads.
-
-    Work may be cut off at any time, as by a crash: every file that it writes is replaced atomically or retried.
-    """
+    Work may be cut off at any time, as by a crash: every file that it writes is replaced atomically or retried."""
 
     def __init__(self) -> None:
         super().__init__(1)  # its thread is never started

@@ -60,9 +60,7 @@ class AlreadyServing(Exception):
 
 def listen(host: str, port: int) -> socket.socket:
     """Listen on the address; port 0 means a free port.
-
-    Raises AlreadyServing if a jan-serve has the port, AddressUnavailable for any other reason.
-    """
+    Raises AlreadyServing if a jan-serve has the port, AddressUnavailable for any other reason."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:

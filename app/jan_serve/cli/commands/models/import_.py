@@ -72,9 +72,7 @@ def import_(
 
 def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool) -> list[Assessment]:
     """All new models, the first of each name, or those that `names` select.
-
-    Raises CommandError for an unknown or ambiguous name.
-    """
+    Raises CommandError for an unknown or ambiguous name."""
     if everything:
         by_name: dict[str, Assessment] = {}
         for item in found:

@@ -25,7 +25,7 @@ from jan_serve.cluster.head import ClusterRecord, forget_record, read_record, re
 from jan_serve.cluster.ray_serve import ClusterFailed
 from jan_serve.cluster.replica import NoWay, listening_host, server_settings
 from jan_serve.config.fields import near_key
-from jan_serve.config.server_url import ServerAddress, checked_url
+from jan_serve.config.settings_loader import ServerAddress, checked_url
 from jan_serve.errors import SettingsError
 from jan_serve.store.files import default_data_dir, user_path
 

@@ -21,7 +21,7 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.output import output
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
 from jan_serve.config.fields import check_url
-from jan_serve.config.server_url import ServerAddress, checked_url
+from jan_serve.config.settings_loader import ServerAddress, checked_url
 from jan_serve.core.hosts import is_everywhere, is_loopback
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.strategies import StrategyName

@@ -1,9 +1,7 @@
 """`jan-serve rpc-server`: lends the devices of this machine to a jan-serve on another one.
-
 The relay admits clients by their network. ggml's RPC server serves one client at a time and admits anyone. Here each
 client's bytes go to a process on a port of this machine; a client that crashes its process crashes no other's.
-Processes whose client has left serve the next one. A client gets its process with the first byte that it sends.
-"""
+Processes whose client has left serve the next one. A client gets its process with the first byte that it sends."""
 
 from __future__ import annotations
 

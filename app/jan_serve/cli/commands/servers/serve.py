@@ -21,8 +21,7 @@ from jan_serve.cli.server.hardware import ProbeFailed, device_names, free_memory
 from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
 from jan_serve.config import LoadedSettings, ModelBook, Settings
 from jan_serve.config.settings_loader import find_config
-from jan_serve.daemon.activation import WrongSocket, inherited_socket
-from jan_serve.daemon.observer import IdleStop, systemd_notifier
+from jan_serve.daemon.running import IdleStop, WrongSocket, inherited_socket, systemd_notifier
 from jan_serve.errors import InvalidModel, ModelNotFound, SettingsError
 from jan_serve.helpers.kinds import COMPILING, DECODING
 from jan_serve.helpers.pool import HelperPool
@@ -36,7 +35,7 @@ from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import ServerParts, build_library, build_manager, build_resolver
 
 if TYPE_CHECKING:
-    from jan_serve.daemon.observer import ServerObserver
+    from jan_serve.daemon.running import ServerObserver
     from jan_serve.membership.member import Membership
 
 
@@ -102,9 +101,7 @@ def serve_on(
     log_stream: TextIO | None = None,
 ) -> int:
     """Serve on the inherited socket, else on a new one. Raises AlreadyServing.
-
-    log_stream: replaces standard error for log lines.
-    """
+    log_stream: replaces standard error for log lines."""
     with ExitStack() as opened:
         with interrupts_end_at_once():
             settings = loaded.settings if inherited is None else _as_inherited(loaded.settings, inherited)
@@ -202,9 +199,7 @@ def run_server(
     preloads: bool,
 ) -> int:
     """Build the server and run it until it stops. Returns the exit status.
-
-    more: further sockets that listen. preloads: the default model is loaded before the first request.
-    """
+    more: further sockets that listen. preloads: the default model is loaded before the first request."""
     with ExitStack() as opened:
         with interrupts_end_at_once():
             started = opened.enter_context(head_start.take())

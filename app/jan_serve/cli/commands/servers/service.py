@@ -16,23 +16,29 @@ import typer
 from jan_serve import __version__
 from jan_serve.cli.arguments import ConfigOption, JsonOption, option
 from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.commands.doctor import run_check
 from jan_serve.cli.commands.logs import follow_lines, last_lines
-from jan_serve.cli.commands.selfcheck import run_check
-from jan_serve.cli.commands.servers.service_run import run
+from jan_serve.cli.commands.servers.started import run
 from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.output import output, size_text
 from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
 from jan_serve.config import LoadedSettings, server_address
-from jan_serve.daemon.executor import (
+from jan_serve.daemon.plan import (
+    NAME,
+    Scope,
     ServiceFailed,
+    ServiceManager,
+    ServicePlan,
+    ServiceSpec,
+    ServiceStatus,
+    Start,
     apply,
     installed_files,
     run_all,
     run_command,
     starts_on_demand,
 )
-from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServicePlan, ServiceSpec, ServiceStatus, Start
 from jan_serve.resources import builtin_model
 from jan_serve.store.measurements import SelfChecks
 

@@ -1,20 +1,60 @@
-"""Plans executed on a real folder: idempotent, and undone completely."""
+"""Plans of all managers, and their execution."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, starts_on_demand
 from jan_serve.daemon.launchd import Launchd
-from jan_serve.daemon.plan import Command, ServicePlan, Start, UnitFile
+from jan_serve.daemon.plan import (
+    Command,
+    CommandResult,
+    ServiceFailed,
+    ServicePlan,
+    Start,
+    UnitFile,
+    apply,
+    starts_on_demand,
+)
 from jan_serve.daemon.systemd import Systemd
 from jan_serve.daemon.windows import WindowsTask
 from jan_serve.store.files import write_atomically
-from tests.unit.daemon.specs import linux, mac, windows
+from tests.unit.daemon.specs import PLANS, linux, mac, plan_text, windows
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_match_the_golden_files(name: str) -> None:
+    manager, spec = PLANS[name]
+    text = plan_text("install", manager.install(spec)) + plan_text("uninstall", manager.uninstall(spec))
+    for action in ("start", "stop", "restart"):
+        words = [" | ".join(command.words) for command in manager.control(spec, action)]
+        text += f"=== {action}\n" + "\n".join(words) + "\n"
+    text += "=== query\n" + " | ".join(manager.query(spec).words) + "\n"
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("JAN_GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_uninstall_removes_every_installed_file(name: str) -> None:
+    manager, spec = PLANS[name]
+    plan, end = manager.install(spec), manager.uninstall(spec)
+    assert {file.path for file in plan.files if not file.keep} <= set(end.removed)
+    assert {file for file in plan.files if file.keep} == set(end.withdrawn)
+
+
+def test_units_contain_no_settings() -> None:
+    text = "".join(plan_text("", manager.install(spec)) for manager, spec in PLANS.values())
+    for word in ("--port", "--models-dir", "JAN_SERVE_", "api_key", "--host"):
+        assert word not in text
 
 
 class Recorder:

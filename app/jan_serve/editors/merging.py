@@ -1,20 +1,23 @@
-"""Sets a value in JSON with comments and trailing commas; every other character stays.
-
-Accepts the settings files of VS Code and Zed: // and /* */ comments, commas before closing brackets. `set_provider`
-sets the only OpenAI-compatible provider in Cline's providers.json, for its extensions and its command line. Source:
-docs.cline.bot, Config; fields from the schema of @cline/core 0.0.86.
-"""
+"""Sets values in JSON with comments, TOML and YAML; every other character stays."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
+import tomlkit
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
 
-from jan_serve.editors.recipe import NO_KEY
+from jan_serve.editors.recipe import NO_KEY, PROVIDER
 
 _COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
 _COMMENTS: Final = re.compile(_COMMENT, re.DOTALL)
@@ -50,9 +53,7 @@ Step = str | Named
 
 def set_value(text: str, path: Sequence[Step], value: Any) -> str:
     """Set the value at `path`, creating missing objects. A text without content becomes an object or a list.
-
-    The path begins with a key for an object, or with Named for a list. Raises UnreadableJson.
-    """
+    The path begins with a key for an object, or with Named for a list. Raises UnreadableJson."""
     if not _COMMENTS.sub("", text).strip():
         text = (
             text.rstrip()
@@ -183,9 +184,7 @@ _NO_TIME: Final = "1970-01-01T00:00:00.000Z"
 
 def set_provider(text: str, settings: Mapping[str, Any]) -> str:
     """Set the provider's settings. Its key and other fields are kept if the address does not change.
-
-    Raises ValueError for any other file, and if a key for another address would be lost.
-    """
+    Raises ValueError for any other file, and if a key for another address would be lost."""
     text = text if text.strip() else _NEW_FILE
     document = _mapping(read_value(text))
     if document.get("version") != _VERSION:
@@ -207,3 +206,170 @@ def set_provider(text: str, settings: Mapping[str, Any]) -> str:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def set_values(text: str, values: Mapping[str, Any]) -> str:
+    """Set top-level values, before the tables. Raises ValueError for invalid TOML."""
+    document = parsed(text)
+    table = cast(dict[str, Any], document)
+    for key, value in values.items():
+        if table.get(key) != value:
+            table[key] = value
+    return tomlkit.dumps(document)
+
+
+def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Replace the table at `path` by these values. Raises ValueError for invalid TOML."""
+    document = parsed(text)
+    table = cast(dict[str, Any], document)
+    for key in path[:-1]:
+        table = _table(table, key, is_super=True)
+    if table.get(path[-1]) == dict(values):
+        return text
+    new = tomlkit.table()
+    for key, value in values.items():
+        new[key] = value
+    table[path[-1]] = new
+    return tomlkit.dumps(document)
+
+
+def parsed(text: str) -> TOMLDocument:
+    """Raises ValueError for invalid TOML."""
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ValueError(str(error)) from None
+
+
+_MODELS: Final = "models"
+_ALIASES: Final = "aliases"
+
+
+def set_aliases(text: str, model: str, aliases: Sequence[str]) -> str:
+    """Add the aliases to the model's table, and take them from the tables of others. Raises ValueError."""
+    document = parsed(text)
+    models = _table(cast(dict[str, Any], document), _MODELS, is_super=True)
+    wanted = {alias.casefold() for alias in aliases}
+    for name in list(models):
+        if name != model:
+            entry = _table(models, name)
+            others = _names(entry, name)
+            kept = [alias for alias in others if alias.casefold() not in wanted]
+            if kept != others:
+                entry[_ALIASES] = kept
+    entry = _table(models, model)
+    present = _names(entry, model)
+    known = {alias.casefold() for alias in present}
+    missing = [alias for alias in aliases if alias.casefold() not in known]
+    if missing:
+        entry[_ALIASES] = [*present, *missing]
+    return tomlkit.dumps(document)
+
+
+def _table(parent: dict[str, Any], name: str, *, is_super: bool = False) -> dict[str, Any]:
+    """The table of this name, added if missing. is_super: a new one has no header of its own."""
+    if name not in parent:
+        parent[name] = tomlkit.table(is_super_table=is_super)
+    if not isinstance(parent[name], dict):
+        raise ValueError(f"{name} is not a table")
+    return cast(dict[str, Any], parent[name])
+
+
+def _names(entry: dict[str, Any], model: str) -> list[str]:
+    value = entry.get(_ALIASES, [])
+    if not isinstance(value, list) or not all(isinstance(alias, str) for alias in cast(list[Any], value)):
+        raise ValueError(f"the aliases of {model} are not a list of texts")
+    return [str(alias) for alias in cast(list[str], value)]
+
+
+_MAX_DEPTH: Final = 50
+_NEW_CONTINUE_FILE: Final = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
+
+
+def set_keys(text: str, values: Mapping[str, Any]) -> str:
+    """Set values; those of a mapping are set within it, unless it is our own entry, which is replaced.
+    Raises ValueError if the text is not a YAML mapping."""
+    document = _parsed(text)
+    return _yaml_text(document, text) if _set(document, values) else text
+
+
+def _set(document: Any, values: Mapping[str, Any]) -> bool:
+    """Returns whether anything changed."""
+    changed = False
+    for key, value in values.items():
+        known = document.get(key)
+        if key != PROVIDER and isinstance(value, Mapping) and isinstance(known, Mapping):
+            changed |= _set(known, cast(Mapping[str, Any], value))
+        elif known != value:
+            document[key], changed = value, True
+    return changed
+
+
+def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) -> str:
+    """Replace the entries of the list `models` whose name begins with `prefix`.
+    An empty text becomes a new Continue file. Raises ValueError for an unreadable text."""
+    document = _parsed(text if text.strip() else _NEW_CONTINUE_FILE)
+    models: Any = document.get("models")
+    if models is None:
+        document["models"] = models = []
+    if not isinstance(models, list):
+        raise ValueError("`models` is not a list")
+    known = cast(list[Any], models)
+    ours = [index for index, item in enumerate(known) if _is_ours(item, prefix)]
+    if [known[index] for index in ours] == list(entries):
+        return text
+    for index in reversed(ours):
+        del known[index]
+    position = ours[0] if ours else len(known)
+    for offset, entry in enumerate(entries):
+        known.insert(position + offset, dict(entry))
+    return _yaml_text(document, text)
+
+
+def _is_ours(item: Any, prefix: str) -> bool:
+    name = cast(Mapping[str, Any], item).get("name") if isinstance(item, Mapping) else None
+    return isinstance(name, str) and name.startswith(prefix)
+
+
+def _yaml(text: str) -> Any:
+    """A reader and writer that keeps the list indentation of the text."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    indented = re.search(r"(?m)^[ \t]*[^\s#-][^\n]*:[ \t]*\n([ \t]*)-(\s+)", text)
+    offset = len(indented[1]) if indented else 2
+    yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
+    return yaml
+
+
+def _parsed(text: str) -> Any:
+    try:
+        _check_depth(text)
+        document = _yaml(text).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        raise ValueError(f"{where}{getattr(error, 'problem', None) or 'not YAML'}") from None
+    if document is None:
+        return CommentedMap()
+    if not isinstance(document, Mapping):
+        raise ValueError("the whole is not a mapping")
+    return cast(Any, document)
+
+
+def _check_depth(text: str) -> None:
+    """The reader and the writer recurse. Raises ValueError."""
+    depth = 0
+    for event in _yaml(text).parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"line {event.start_mark.line + 1}: more than {_MAX_DEPTH} levels")
+
+
+def _yaml_text(document: Any, text: str) -> str:
+    stream = io.StringIO()
+    if _yaml(text).load(text) is None and text.strip():
+        # The comments belong to no value, so the writer would drop them.
+        stream.write(text.rstrip("\n") + "\n")
+    _yaml(text).dump(document, stream)
+    return stream.getvalue()

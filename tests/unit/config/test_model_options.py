@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jan_serve.config import LoadedSettings, ModelOptions, engine_settings, load_settings
-from jan_serve.config.engine import SAME_NAME
+from jan_serve.config.model_options import SAME_NAME
 from jan_serve.core.placement import LayerParts, ModelParts, PlacementOptions
 from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file

@@ -17,7 +17,7 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="descriptors are pass
 # Runs in a process of its own, whose descriptor 3 is what the test says.
 _CHILD = """
 import os
-from jan_serve.daemon.activation import WrongSocket, inherited_socket
+from jan_serve.daemon.running import WrongSocket, inherited_socket
 try:
     sock = inherited_socket()
 except WrongSocket as error:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jan_serve.daemon.executor import CommandResult, ServiceFailed, run_command
+from jan_serve.daemon.plan import CommandResult, ServiceFailed, run_command
 
 
 def test_run_command_returns_status_and_output() -> None:

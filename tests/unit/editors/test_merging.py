@@ -1,15 +1,29 @@
-"""Values in a JSONC text, and the file of Cline."""
+"""Values are set in JSON with comments, TOML and YAML, and all else stays."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from typing import Any, cast
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.editors.jsonc import Named, Step, UnreadableJson, read_value, set_provider, set_value
+from jan_serve.editors.merging import (
+    Named,
+    Step,
+    UnreadableJson,
+    read_value,
+    set_aliases,
+    set_keys,
+    set_models,
+    set_provider,
+    set_table,
+    set_value,
+    set_values,
+)
 
 SETTINGS = """\
 // Zed settings
@@ -196,3 +210,160 @@ def test_other_files_are_rejected(text: str, words: str) -> None:
 def test_malformed_providers_are_rejected() -> None:
     with pytest.raises(ValueError, match="not an object"):
         set_provider('{"version": 1, "providers": []}', OURS)
+
+
+CODEX = """\
+# codex
+model = "gpt-5"   # the default
+
+[model_providers.other] # mine
+base_url = "https://x"
+
+[projects."/home/ada"]
+trust_level = "trusted"
+"""
+
+
+def test_tables_of_codex() -> None:
+    values = {"name": "jan-serve", "base_url": "u"}
+    new = set_table(CODEX, ("model_providers", "jan-serve"), values)
+    expected = tomllib.loads(CODEX)
+    expected["model_providers"]["jan-serve"] = values
+    assert tomllib.loads(new) == expected
+    for line in CODEX.splitlines():
+        assert line in new.splitlines()
+    assert set_table(new, ("model_providers", "jan-serve"), values) == new
+    changed = set_table(new, ("model_providers", "jan-serve"), {"base_url": "v"})
+    assert tomllib.loads(changed)["model_providers"]["jan-serve"] == {"base_url": "v"}
+    assert set_table("", ("a", "b"), {"c": 1}) == "[a.b]\nc = 1\n"
+
+
+@pytest.mark.parametrize(("text", "words"), [("a = ", "line 1"), ("model_providers = 1", "not a table")])
+def test_toml_that_cannot_be_changed(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        set_table(text, ("model_providers", "jan-serve"), {})
+
+
+def test_values_come_before_tables() -> None:
+    values = {"model": "m", "model_context_window": 8192}
+    new = set_values(CODEX, values)
+    assert tomllib.loads(new) == {**tomllib.loads(CODEX), **values}
+    assert set_values(new, values) == new
+    assert set_values("", {"a": 1}) == "a = 1\n"
+    with pytest.raises(ValueError, match="line 1"):
+        set_values("a = ", values)
+
+
+WANTED = ("opus", "haiku")
+
+
+def test_a_new_file() -> None:
+    assert tomllib.loads(set_aliases("", "org/a:Q4", WANTED)) == {
+        "models": {"org/a:Q4": {"aliases": ["opus", "haiku"]}}
+    }
+
+
+def test_they_move_from_other_models_and_all_else_stays() -> None:
+    text = """# mine
+port = 1 # one
+
+[models.a]
+n_ctx = 8192  # enough
+aliases = ["first"]
+
+[models.b]
+aliases = ["Opus", "other"]
+"""
+    changed = set_aliases(text, "a", WANTED)
+    assert tomllib.loads(changed)["models"] == {
+        "a": {"n_ctx": 8192, "aliases": ["first", "opus", "haiku"]},
+        "b": {"aliases": ["other"]},
+    }
+    assert "# mine\nport = 1 # one\n" in changed
+    assert "n_ctx = 8192  # enough" in changed
+    assert set_aliases(changed, "a", WANTED) == changed
+
+
+@pytest.mark.parametrize(
+    "text", ["models = 3", "[models]\na = 3", '[models.a]\naliases = "x"', "[models.b]\naliases = [1]", "x ="]
+)
+def test_a_file_that_is_not_understood_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError):
+        set_aliases(text, "a", WANTED)
+
+
+CONTINUE = """\
+# my assistant
+name: Mine
+version: 0.0.1
+schema: v1
+models:
+# the big one
+- name: "GPT"  # paid
+  provider: openai
+  model: gpt-4o
+- name: jan-serve old
+  provider: openai
+rules:
+- Be brief
+"""
+
+
+def test_models_of_continue() -> None:
+    entries = [{"name": "jan-serve a", "provider": "openai", "model": "a"}]
+    new = set_models(CONTINUE, entries, prefix="jan-serve ")
+    assert new == CONTINUE.replace(
+        "- name: jan-serve old\n  provider: openai\n",
+        "- name: jan-serve a\n  provider: openai\n  model: a\n",
+    )
+    assert set_models(new, entries, prefix="jan-serve ") == new
+
+
+def test_indented_lists_stay_indented() -> None:
+    text = "models:\n    - name: x\n      model: y\nother: [1, 2]\n"
+    new = set_models(text, [{"name": "jan-serve a"}], prefix="jan-serve ")
+    assert new == "models:\n    - name: x\n      model: y\n    - name: jan-serve a\nother: [1, 2]\n"
+
+
+def test_a_new_file_of_continue() -> None:
+    content = yaml.safe_load(set_models("", [{"name": "jan-serve a"}], prefix="jan-serve "))
+    assert content == {
+        "name": "Local Config",
+        "version": "1.0.0",
+        "schema": "v1",
+        "models": [{"name": "jan-serve a"}],
+    }
+
+
+def test_keys_of_aider() -> None:
+    text = "# aider\nmodel: gpt  # was good\ndark-mode: true\n"
+    new = set_keys(text, {"model": "openai/a", "openai-api-base": "u"})
+    assert new == "# aider\nmodel: openai/a # was good\ndark-mode: true\nopenai-api-base: u\n"
+    assert set_keys(new, {"model": "openai/a"}) == new
+    assert set_keys("", {"model": "a"}) == "model: a\n"
+    assert set_keys("# only a comment\n", {"model": "a"}) == "# only a comment\nmodel: a\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("- a\n", "not a mapping"), ("a: [1\n", "line"), ("models: 1\n", "not a list"), ("a: b: c\n", "line 1")],
+)
+def test_yaml_that_cannot_be_changed(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        set_models(text, [{"name": "jan-serve a"}], prefix="jan-serve ")
+
+
+def test_yaml_makes_no_objects() -> None:
+    text = "a: !!python/object/apply:os.getcwd []\n"
+    assert "python/object" in set_keys(text, {"b": 1})
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "a: " + "{a: " * 100 + "1" + "}" * 100, "- " * 1000])
+def test_yaml_that_nests_deep_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="more than 50 levels"):
+        set_keys(text, {"openai-api-base": "x"})
+
+
+def test_yaml_of_an_ordinary_depth_is_written() -> None:
+    text = "a: " + "{a: " * 48 + "1" + "}" * 48 + "\n"
+    assert set_keys(text, {"b": 1}) == text + "b: 1\n"

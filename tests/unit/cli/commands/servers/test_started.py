@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from jan_serve.cli.commands.servers import service_run
-from jan_serve.cli.commands.servers.service_run import provide_streams
+from jan_serve.cli.commands.servers import started
+from jan_serve.cli.commands.servers.started import provide_streams
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def test_a_process_without_streams_writes_to_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("longer", [0, 1])
 def test_a_file_that_is_too_long_begins_again(tmp_path: Path, longer: int) -> None:
     path = tmp_path / "service.err"
-    size = service_run._MAX_ERRORS_BYTES + longer  # pyright: ignore[reportPrivateUsage]
+    size = started._MAX_ERRORS_BYTES + longer  # pyright: ignore[reportPrivateUsage]
     path.write_bytes(b"x" * size)
     with streams(None):
         provide_streams(path)
@@ -67,7 +67,7 @@ def test_log_lines_are_not_written_twice(
 ) -> None:
     loaded: Any = SimpleNamespace(settings=SimpleNamespace(log_file=log_file))
     with streams((tmp_path / "err").open("w") if to_file else io.StringIO()):
-        stream = service_run._log_stream(loaded)  # pyright: ignore[reportPrivateUsage]
+        stream = started._log_stream(loaded)  # pyright: ignore[reportPrivateUsage]
     assert (stream is not None) is discards
     if stream is not None:
         with stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.cli.chat.chat_answer import AnswerDisplay, ChatAnswer
+from jan_serve.cli.chat.exchange import AnswerDisplay, ChatAnswer
 from jan_serve.cli.output import Output
 
 
