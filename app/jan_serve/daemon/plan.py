@@ -15,8 +15,6 @@ from jan_serve.store.files import write_atomically
 
 NAME: Final = "jan-serve"
 TITLE: Final = "jan-serve, a local LLM server"
-STOP_MARGIN_S: Final = 15.0
-"""Time to stop after the running requests end: for workers to exit and the last answers to be sent."""
 
 Scope = Literal["user", "system"]
 Start = Literal["at-login", "on-demand"]

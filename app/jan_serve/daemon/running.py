@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
+STOP_MARGIN_S: Final = 15.0
+"""Time to stop after the running requests end: for workers to exit and the last answers to be sent."""
 _FIRST_DESCRIPTOR: Final = 3
 _VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
@@ -136,8 +138,6 @@ class SystemdNotifier(ServerObserver):
         self._send("WATCHDOG=1")
 
     def stopping(self, drain_s: float) -> None:
-        from jan_serve.daemon.plan import STOP_MARGIN_S  # not needed for the start
-
         # Running requests may need longer than TimeoutStopSec=.
         microseconds = int((drain_s + STOP_MARGIN_S) * 1e6)
         self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={microseconds}\nSTATUS=Finishing running requests")

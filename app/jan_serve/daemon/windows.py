@@ -14,7 +14,6 @@ from xml.sax.saxutils import escape
 
 from jan_serve.daemon.plan import (
     NAME,
-    STOP_MARGIN_S,
     TITLE,
     Command,
     ServiceFailed,
@@ -23,7 +22,7 @@ from jan_serve.daemon.plan import (
     ServiceStatus,
     UnitFile,
 )
-from jan_serve.daemon.running import ServerObserver
+from jan_serve.daemon.running import STOP_MARGIN_S, ServerObserver
 
 LOCAL_SERVICE: Final = "NT AUTHORITY\\LocalService"
 _SERVICE_RIGHT: Final = "*S-1-5-19:(OI)(CI)M"
