@@ -216,11 +216,8 @@ class HttpConnection(HttpToolsProtocol):
             self._end_soon()
         self._unset_keepalive_if_required()  # `_watch` has its own
         self._parse()
-        if (
-            not self.pipeline
-            and not self._is_answering()
-            and (self._refusal is not None or self._half_closed)
-        ):
+        is_last = self._refusal is not None or self._half_closed
+        if is_last and not self.pipeline and not self._is_answering():
             self.transport.write(self._refusal or b"")
             self.transport.close()
         self._watch()

@@ -46,10 +46,7 @@ _PAGE_HEADERS: Final = {
     "x-frame-options": "DENY",
     "cache-control": "no-cache",
 }
-_ASSET_HEADERS: Final = {
-    "cross-origin-resource-policy": "same-origin",
-    "x-content-type-options": "nosniff",
-}
+_ASSET_HEADERS: Final = {"cross-origin-resource-policy": "same-origin", "x-content-type-options": "nosniff"}
 _WORKER: Final = "worker.js"
 """The page's service worker, whose scope is the page rather than its own folder."""
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"

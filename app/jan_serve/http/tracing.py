@@ -48,9 +48,8 @@ class Tracing:
         self._open: dict[int, tuple[Span, int, str]] = {}
 
     def begin(self, scope: Scope, record: RequestRecord) -> None:
-        headers = {
-            name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _HEADERS
-        }
+        found = [header for header in scope["headers"] if header[0] in _HEADERS]
+        headers = {name.decode(): value.decode("latin-1") for name, value in found}
         began = time.time_ns()
         span = self._tracer.start_span(
             scope["method"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -128,7 +128,6 @@ class ForwardCounts(msgspec.Struct):
     exhausted: int = 0
     moved: int = 0
     broken: int = 0
-    cancelled: int = 0
 
 
 @dataclass(eq=False, repr=False)
@@ -145,9 +144,7 @@ class Forwarder:
     _budget: RetryBudget = field(init=False, default_factory=RetryBudget)
     kept: KeptBytes = field(init=False, default_factory=KeptBytes)
     _sticky: OrderedDict[str, str] = field(init=False, default_factory=OrderedDict[str, str])
-    _passing: dict[Node, set[AnswerRelay]] = field(
-        init=False, default_factory=lambda: defaultdict[Node, set[AnswerRelay]](set)
-    )
+    _passing: dict[Node, set[AnswerRelay]] = field(init=False, default_factory=dict[Node, set[AnswerRelay]])
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
         """Answer the request. Raises HttpError and JanServeError before the answer has begun.
@@ -159,8 +156,8 @@ class Forwarder:
         relay = await self.answer_of(call)
         await self.deliver(relay, call, scope, send)
 
-    async def deliver(self, relay: AnswerRelay, call: Call, scope: Scope, send: Send) -> bool:
-        """Pass an answer on and count it; a stream that breaks goes on at other nodes. Whether it came to its end."""
+    async def deliver(self, relay: AnswerRelay, call: Call, scope: Scope, send: Send) -> None:
+        """Pass an answer on and count it; a stream that breaks goes on at other nodes."""
         record = record_of(scope)
         response = self._keep(relay) if call.route.sticky == "keeps" else None
         is_begun, losses, shown = False, 0, 0
@@ -175,7 +172,7 @@ class Forwarder:
                     following = await self._passed_on(relay, call, scope, send)
                     if following is None:
                         outcome = _outcome_of(relay.exchange.head.status)
-                        return outcome is Outcome.DONE
+                        return
                 except NodeFailure as error:
                     failure = error
                     outcome = Outcome.LEFT if error.kind is Failure.GAVE_UP else Outcome.FAILED
@@ -185,16 +182,15 @@ class Forwarder:
                     record.prompt_tokens, record.cached_tokens = prompt or 0, cached or 0
                 written = relay.written
                 if failure is not None:
-                    logger.warning(
-                        "node %s %s, after its answer had begun", relay.assignment.node.name, failure.message
-                    )
+                    name = relay.assignment.node.name
+                    logger.warning("node %s %s, after its answer had begun", name, failure.message)
                     losses = 0 if written is None or written.shown > shown else losses + 1
                     following = await self._moved(call, relay, send) if losses < MAX_REACHED else None
                     if following is None:
                         self.counts.broken += 1
-                        problem = node_failed(relay.assignment.node.name, failure).problem
+                        problem = node_failed(name, failure).problem
                         await relay.end_broken(scope, send, problem, record)
-                        return False
+                        return
                 assert following is not None and written is not None
                 relay, shown = following, written.shown
                 self.counts.moved += 1
@@ -204,7 +200,6 @@ class Forwarder:
             if not self.lifecycle.is_over:
                 raise
             await relay.end_broken(scope, send, ending_problem(), record)
-            return False
         finally:
             if relay.written is not None:
                 relay.written.close()
@@ -221,7 +216,7 @@ class Forwarder:
         """Pass an answer on to its end; None then. If its node leaves, returns the rest of the stream at another node;
         until one goes on, the stream is not given up here. Raises NodeFailure."""
         node, written = relay.assignment.node, relay.written
-        self._passing[node].add(relay)
+        self._passing.setdefault(node, set()).add(relay)
         try:
             while True:
                 try:
@@ -405,19 +400,10 @@ class Forwarder:
         settings = self.settings
         headers, body = call.sent(written)
         exchange = await self.client.begin(
-            known_url(assignment.node.url),
-            call.method,
-            call.path,
-            headers,
-            body,
-            limit_s=None,
+            known_url(assignment.node.url), call.method, call.path, headers, body, limit_s=None
         )
         relay = AnswerRelay(
-            exchange,
-            assignment,
-            self.clock,
-            read_s=settings.read_timeout_s,
-            write_s=settings.write_timeout_s,
+            exchange, assignment, self.clock, read_s=settings.read_timeout_s, write_s=settings.write_timeout_s
         )
         try:
             await relay.read_first()

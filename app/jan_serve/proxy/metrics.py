@@ -69,6 +69,5 @@ class _FleetCollector(StateCollector):
             yield counter
         for kind, table in ((GaugeMetricFamily, _NODE_GAUGES), (CounterMetricFamily, _NODE_COUNTERS)):
             for name, text, value in table:
-                yield by_label(
-                    kind, name, text, "node", ((node.url, value(node, now)) for node in self.fleet)
-                )
+                values = ((node.url, value(node, now)) for node in self.fleet)
+                yield by_label(kind, name, text, "node", values)

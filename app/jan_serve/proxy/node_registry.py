@@ -63,9 +63,8 @@ def read_node(content: Any, caller: str | None) -> NodeRequest:
     if not isinstance(status, dict):
         raise wrong_field("status", "must be an object or null")
     fields = cast(dict[str, Any], status)
-    return NodeRequest(
-        url, _role(fields.get("role", 1)), _models(fields.get("models")), _speed(fields.get("speed"))
-    )
+    role, models = _role(fields.get("role", 1)), _models(fields.get("models"))
+    return NodeRequest(url, role, models, _speed(fields.get("speed")))
 
 
 def _role(value: object) -> Role:

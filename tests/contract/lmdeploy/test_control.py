@@ -255,11 +255,7 @@ async def test_weights_are_taken_as_gguf(prefix: str) -> None:
             response = await client.post(f"{prefix}/update_weights", json=body)
             assert (response.status_code, response.text) == (200, "null")
         part = b"GGUF and more"
-        assert control.updates == [
-            (None, [part], False),
-            (None, [part, part], True),
-            (None, [], True),
-        ]
+        assert control.updates == [(None, [part], False), (None, [part, part], True), (None, [], True)]
 
 
 @pytest.mark.parametrize(

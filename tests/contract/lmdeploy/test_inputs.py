@@ -25,10 +25,7 @@ ENCODED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "with BOS": ({"input": "ab"}, {"input_ids": [BOS, 97, 98], "length": 3}),
     "without": ({"input": "ab", "add_bos": False}, {"input_ids": [97, 98], "length": 2}),
     "null is the default": ({"input": "a", "add_bos": None}, {"input_ids": [BOS, 97], "length": 2}),
-    "several": (
-        {"input": ["a", "bc"], "add_bos": False},
-        {"input_ids": [[97], [98, 99]], "length": [1, 2]},
-    ),
+    "several": ({"input": ["a", "bc"], "add_bos": False}, {"input_ids": [[97], [98, 99]], "length": [1, 2]}),
     "none": ({"input": []}, {"input_ids": [], "length": []}),
     "empty": ({"input": "", "add_bos": False}, {"input_ids": [], "length": 0}),
 }

@@ -23,11 +23,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "both": ((_GENERATE,), {"input_ids": [1]}, "You must specify exactly one of prompt or input_ids"),
     "neither": ((_GENERATE,), {"prompt": None}, "You must specify exactly one of prompt or input_ids"),
     "empty prompt": ((_GENERATE,), {"prompt": ""}, "The prompt must not be an empty string"),
-    "empty ids": (
-        (_GENERATE,),
-        {"prompt": None, "input_ids": []},
-        "The input_ids must not be an empty list",
-    ),
+    "empty ids": ((_GENERATE,), {"prompt": None, "input_ids": []}, "The input_ids must not be an empty list"),
     "max_tokens": ((_GENERATE,), {"max_tokens": 0}, "The max_tokens 0 must be a positive integer."),
     "top_p": (tuple(_BODIES), {"top_p": 0}, "The top_p 0.0 must be in (0, 1]."),
     "temperature": (tuple(_BODIES), {"temperature": 3}, "The temperature 3.0 must be in [0, 2]"),

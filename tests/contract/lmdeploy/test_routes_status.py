@@ -39,10 +39,7 @@ class Library:
     """A model library whose models have adapters."""
 
     async def models(self) -> list[Any]:
-        return [
-            SimpleNamespace(name="one", adapters=("sql", "c")),
-            SimpleNamespace(name="two", adapters=()),
-        ]
+        return [SimpleNamespace(name="one", adapters=("sql", "c")), SimpleNamespace(name="two", adapters=())]
 
 
 async def test_adapters_are_models_too() -> None:

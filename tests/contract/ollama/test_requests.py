@@ -230,10 +230,7 @@ async def test_keep_alive(keep_alive: Any, seconds: float | None) -> None:
 LOADED = '{"model":"m","created_at":"T",%s,"done":true,"done_reason":"%s"}'
 
 
-CONTENT = {
-    "/api/chat": '"message":{"role":"assistant","content":""}',
-    "/api/generate": '"response":""',
-}
+CONTENT = {"/api/chat": '"message":{"role":"assistant","content":""}', "/api/generate": '"response":""'}
 
 
 @pytest.mark.parametrize("path", CONTENT)

@@ -150,10 +150,7 @@ async def scored(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 1)
     emoji = "é".encode()
     best = (TokenLogprob(1, b"x", -0.25),) if request.logprobs else ()
-    halves = (
-        TokenInfo(7, emoji[:1], False, -1.0, best),
-        TokenInfo(8, emoji[1:], False, -0.5, best),
-    )
+    halves = (TokenInfo(7, emoji[:1], False, -1.0, best), TokenInfo(8, emoji[1:], False, -0.5, best))
     yield Chunk(0, "é", halves, id=request.id)
     yield Chunk(0, "!", (TokenInfo(9, b"!", False, -2.0, best),), id=request.id)
     for event in endings(request, 3):

@@ -283,11 +283,7 @@ async def test_a_refused_stream_is_one_event() -> None:
 
 
 LENGTHS: dict[str, tuple[dict[str, Any], int | None, str]] = {
-    "total": (
-        {},
-        10,
-        "must be <= 6. Given: 2 `inputs` tokens and 10 `max_new_tokens`",
-    ),
+    "total": ({}, 10, "must be <= 6. Given: 2 `inputs` tokens and 10 `max_new_tokens`"),
     "unset": ({"tgi_max_input_tokens": 1}, None, "`inputs` must have less than 1 tokens. Given: 2"),
     "slice": ({"tgi_max_total_tokens": 500}, 5000, "Given: 2 `inputs` tokens and 1024 `max_new_tokens`"),
 }

@@ -89,10 +89,7 @@ async def test_series_of_the_metrics() -> None:
         assert (await client.get("/metrics")).text.count("# TYPE tgi_") == page.count("# TYPE tgi_")
     types = dict(re.findall(r"# TYPE (tgi_\w+) (\w+)", page))
     assert {name: kind for name, kind in types.items() if not name.endswith("_created")} == {
-        **dict.fromkeys(
-            "tgi_request_count tgi_request_success tgi_request_failure".split(),
-            "counter",
-        ),
+        **dict.fromkeys("tgi_request_count tgi_request_success tgi_request_failure".split(), "counter"),
         **dict.fromkeys(
             "tgi_request_duration tgi_request_validation_duration tgi_request_queue_duration"
             " tgi_request_inference_duration tgi_request_mean_time_per_token_duration tgi_request_input_length"
@@ -124,11 +121,7 @@ async def test_series_of_the_metrics() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (
-            "{}",
-            422,
-            "Failed to deserialize the JSON body into the target type: inputs: Field required",
-        ),
+        ("{}", 422, "Failed to deserialize the JSON body into the target type: inputs: Field required"),
         ('{"inputs": "a", "parameters": null}', 422, "parameters"),
         ('{"inputs": "a", "parameters": {"stop": null}}', 422, "parameters.stop"),
         ('{"inputs": "a", "parameters": {"do_sample": null}}', 422, "parameters.do_sample"),

@@ -112,11 +112,7 @@ class Around(RequestWatcher):
         scope: Scope = {"type": "http", "method": "GET", "path": path, "headers": list(headers)}
         attach_hooks(scope, ConnectionHooks(b"/x", self.abort))
         context = RequestContext(
-            app,
-            envelopes=Envelopes({}, render_error),
-            watchers=[self],
-            lifecycle=self.lifecycle,
-            **options,
+            app, envelopes=Envelopes({}, render_error), watchers=[self], lifecycle=self.lifecycle, **options
         )
         await context(scope, self.receive, self.send)
 

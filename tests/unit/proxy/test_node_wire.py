@@ -63,11 +63,5 @@ def test_an_entry_has_lmdeploys_members(speed: float | None, shown: float | None
     node.in_flight = 2
     node.latencies.append(0.123456789)
     body = status_body(node)
-    assert body == {
-        "role": 3,
-        "models": ["m"],
-        "unfinished": 2,
-        "latency": [0.123457],
-        "speed": shown,
-    }
+    assert body == {"role": 3, "models": ["m"], "unfinished": 2, "latency": [0.123457], "speed": shown}
     assert type(body["speed"]) is type(shown)

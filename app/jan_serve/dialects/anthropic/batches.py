@@ -220,13 +220,12 @@ def _shown(request: Request, batch: Batch) -> MessageBatch:
     counts, times = batch.facts.counts, batch.facts.times
     left = counts.total - counts.done
     ended = times.get(batch.state) if batch.has_ended else None
-    status: Any = (
-        "ended" if batch.has_ended else "canceling" if batch.state == "cancelling" else "in_progress"
-    )
+    url = f"{str(request.base_url).rstrip('/')}{_PATH}/{batch.id}/results"
+    running = "canceling" if batch.state == "cancelling" else "in_progress"
     return {
         "id": batch.id,
         "type": "message_batch",
-        "processing_status": status,
+        "processing_status": "ended" if batch.has_ended else running,
         "request_counts": {
             "processing": 0 if batch.has_ended else left,
             "succeeded": counts.done - counts.failed,
@@ -239,7 +238,5 @@ def _shown(request: Request, batch: Batch) -> MessageBatch:
         "expires_at": _time(batch.expires) or "",
         "archived_at": None,
         "cancel_initiated_at": _time(times.get("cancelling")),
-        "results_url": f"{str(request.base_url).rstrip('/')}{_PATH}/{batch.id}/results"
-        if batch.has_ended
-        else None,
+        "results_url": url if batch.has_ended else None,
     }

@@ -50,18 +50,13 @@ def error_body(problem: Problem) -> AnthropicError:
     """The body, also as the last event of a stream that failed."""
     status = _status(problem)
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return {
-        "type": "error",
-        "error": {"type": kind, "message": _message(problem)},
-        "request_id": problem.request_id,
-    }
+    error: AnthropicErrorDetail = {"type": kind, "message": _message(problem)}
+    return {"type": "error", "error": error, "request_id": problem.request_id}
 
 
 def _status(problem: Problem) -> int:
     match problem.error:
-        case InvalidModel():
-            return HTTPStatus.BAD_REQUEST
-        case Unavailable(retry_after=None):
+        case InvalidModel() | Unavailable(retry_after=None):
             return HTTPStatus.BAD_REQUEST
         case Unavailable():
             return OVERLOADED
@@ -91,6 +86,5 @@ def _message(problem: Problem) -> str:
 
 
 def _names_hint(name: str) -> str:
-    if len(names_for(name)) == 1:
-        return ""
-    return " `jan-serve connect claude --write` lets a model answer to Claude's names."
+    is_foreign = len(names_for(name)) == 1
+    return "" if is_foreign else " `jan-serve connect claude --write` lets a model answer to Claude's names."

@@ -67,8 +67,7 @@ class GenerationFields(MigrationFields):
         bool | None, Field(description="`false` shows special tokens in the text.")
     ] = True
     spaces_between_special_tokens: Annotated[
-        bool | None,
-        Field(description="No effect: tokens are joined as fast tokenizers join them."),
+        bool | None, Field(description="No effect: tokens are joined as fast tokenizers join them.")
     ] = True
     include_stop_str_in_output: Annotated[
         bool | None, Field(description="The token or text that ends the answer is part of it.")

@@ -157,12 +157,7 @@ class LogprobsBuilder:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
-        lists: CompletionLogprobs = {
-            "text_offset": [],
-            "token_logprobs": [],
-            "tokens": [],
-            "top_logprobs": [],
-        }
+        lists = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
         for token in tokens:
             candidates = self._candidates(token)
             text = text_of(token) if token.special else self._decoder.decode(token.piece)

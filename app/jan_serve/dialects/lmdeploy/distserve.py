@@ -29,8 +29,7 @@ from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_bytes, json_reply
 
 Protocol = Annotated[
-    Literal[1, 2, 3],
-    Field(description="1 TCP, 2 RDMA, 3 NVLINK. Caches always travel over TCP here."),
+    Literal[1, 2, 3], Field(description="1 TCP, 2 RDMA, 3 NVLINK. Caches always travel over TCP here.")
 ]
 _MAX_ENDPOINTS: Final = 64
 _SUCCESS, _FAIL, _TCP = 1, 2, 1
@@ -117,16 +116,14 @@ class MigrationFields(LaxModel):
     """Fields that a proxy adds to a generation request."""
 
     with_cache: Annotated[
-        bool | None,
-        Field(description="Add `cache_block_ids` and `remote_token_ids` to the reply."),
+        bool | None, Field(description="Add `cache_block_ids` and `remote_token_ids` to the reply.")
     ] = False
     preserve_cache: Annotated[
         bool | None,
         Field(description="Preserve the computed prompt, so that another server can continue from it."),
     ] = False
     migration_request: Annotated[
-        MigrationRequest | None,
-        Field(description="Continue from a prompt that another server computed."),
+        MigrationRequest | None, Field(description="Continue from a prompt that another server computed.")
     ] = None
 
 

@@ -63,8 +63,7 @@ class PoolingRequest(LaxModel):
     """Inputs to pool. `dimensions` and `user` have no effect, as in LMDeploy."""
 
     input: Annotated[
-        str | list[Any],
-        Field(description="A text, a list of texts, token ids, or a list of token id lists."),
+        str | list[Any], Field(description="A text, a list of texts, token ids, or a list of token id lists.")
     ]
     model: str | None = None
     encoding_format: Annotated[

@@ -140,9 +140,8 @@ class _StateCollector(StateCollector):
     def collect(self) -> Iterable[Metric]:
         """One family per row of the table, one sample per model."""
         models = self._snapshot().models
-        finished = GaugeMetricFamily(
-            "lmdeploy:num_requests_completed", "Requests that have ended.", labels=_LABELS
-        )
+        name, text = "lmdeploy:num_requests_completed", "Requests that have ended."
+        finished = GaugeMetricFamily(name, text, labels=_LABELS)
         for name, count in self._completed.items():
             finished.add_metric((name, _ENGINE), count)
         yield finished

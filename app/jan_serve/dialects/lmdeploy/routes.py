@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -33,24 +33,14 @@ from jan_serve.dialects.lmdeploy.completions import (
     completion_requests,
 )
 from jan_serve.dialects.lmdeploy.control import add_control_routes
-from jan_serve.dialects.lmdeploy.distserve import (
-    CacheReply,
-    add_distserve_routes,
-    preserving,
-    with_migration,
-)
+from jan_serve.dialects.lmdeploy.distserve import CacheReply, add_distserve_routes, preserving, with_migration
 from jan_serve.dialects.lmdeploy.generate import (
     GenerateRenderer,
     GenerateReply,
     GenerateRequest,
     generate_request,
 )
-from jan_serve.dialects.lmdeploy.inputs import (
-    HealthReply,
-    ModelList,
-    add_embedding_route,
-    add_input_routes,
-)
+from jan_serve.dialects.lmdeploy.inputs import HealthReply, ModelList, add_embedding_route, add_input_routes
 from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.serving import Serving, Session
 from jan_serve.dialects.shared.answers import Renderer, answer
@@ -92,9 +82,8 @@ def add_generation_routes(router: APIRouter, serving: Serving, prefix: str) -> N
         """Continue a text or token ids with the default model, without a template."""
         generation = generate_request(body)
         session = Session(serving.sessions, requested_session(body.session_id))
-        renderer = GenerateRenderer(
-            include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob)
-        )
+        include_stop = generation.stopping.include_stop
+        renderer = GenerateRenderer(include_stop=include_stop, logprobs=bool(body.return_logprob))
         return await send_answer(request, serving, session, body, [generation], renderer)
 
     @router.post(f"{prefix}/v1/chat/completions", response_model=ChatReply, responses=STREAMED)
@@ -138,6 +127,9 @@ async def _names(services: Services) -> list[str]:
     return names
 
 
+_PAGE: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain": {}}}}
+
+
 def add_state_routes(
     router: APIRouter, health_now: Callable[[], Health], metrics_page: Callable[[], bytes], prefix: str
 ) -> None:
@@ -148,9 +140,7 @@ def add_state_routes(
         is_alive = reply["status"] in ("healthy", "sleeping")
         return json_reply(reply, HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    @router.get(
-        f"{prefix}/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response
-    )
+    @router.get(f"{prefix}/metrics", responses=_PAGE, response_class=Response)
     async def metrics() -> Response:
         """Prometheus text exposition; the same page as at the root."""
         return Response(metrics_page(), headers=page_headers())

@@ -133,10 +133,9 @@ class _Progress:
     def endings(self) -> list[GenerationEvent]:
         if self._completed:
             return []
-        events = [] if self._started else [Started(model="", prompt_tokens=0)]
-        events += [
-            Finished(index=index, reason="abort", completion_tokens=n) for index, n in self._tokens.items()
-        ]
+        events: list[GenerationEvent] = [] if self._started else [Started(model="", prompt_tokens=0)]
+        for index, count in self._tokens.items():
+            events.append(Finished(index=index, reason="abort", completion_tokens=count))
         usage = Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._done_tokens + sum(self._tokens.values()),

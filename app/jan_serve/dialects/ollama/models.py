@@ -277,11 +277,7 @@ def shown(
     parameters = parameter_lines(variant.parameters)
     reply: OllamaShowReply = {
         "modelfile": _modelfile(found.model, variant, parameters),
-        "details": {
-            **details(facts),
-            "context_length": found.n_ctx,
-            "embedding_length": found.n_embd,
-        },
+        "details": {**details(facts), "context_length": found.n_ctx, "embedding_length": found.n_embd},
         "model_info": _model_info(found, architecture, name, verbose=verbose, titled=titled),
         "capabilities": capabilities(
             facts or HeaderFacts(architecture=architecture),
@@ -332,9 +328,8 @@ def _modelfile(model: ListedModel, variant: Variant, parameters: Sequence[str]) 
     return "\n".join(lines) + "\n"
 
 
-def _model_info(
-    found: ModelDetails, architecture: str, name: str, *, verbose: bool, titled: bool
-) -> dict[str, Any]:
+def _model_info(found: ModelDetails, kind: str, name: str, *, verbose: bool, titled: bool) -> dict[str, Any]:
+    """kind: the architecture."""
     info: dict[str, Any] = {
         key: [] if isinstance(value, list) and len(value) > _LONG_ARRAY and not verbose else value
         for key, value in found.metadata.items()
@@ -346,5 +341,5 @@ def _model_info(
     if facts is not None:
         info.setdefault("general.parameter_count", facts.n_parameters)
     # Clients budget prompts with it.
-    info[f"{architecture}.context_length"] = found.n_ctx
+    info[f"{kind}.context_length"] = found.n_ctx
     return info

@@ -33,11 +33,7 @@ from jan_serve.dialects.ollama.common import (
 )
 from jan_serve.dialects.ollama.embed import add_embedding_routes
 from jan_serve.dialects.ollama.errors import OllamaError
-from jan_serve.dialects.ollama.management import (
-    add_management_routes,
-    add_refusals,
-    add_upload_routes,
-)
+from jan_serve.dialects.ollama.management import add_management_routes, add_refusals, add_upload_routes
 from jan_serve.dialects.ollama.models import listed_rows, loaded_rows, shown
 from jan_serve.dialects.ollama.serving import OllamaCall, ReplyFacts, Serving, Shape
 from jan_serve.dialects.shared import limits
@@ -144,10 +140,7 @@ def messages_of(sent: Sequence[SentMessage]) -> Iterator[Message]:
         if role == "assistant":
             unanswered = list(calls)
         yield Message(
-            role=role,
-            content=content,
-            tool_calls=calls,
-            reasoning_content=message.thinking or None,
+            role=role, content=content, tool_calls=calls, reasoning_content=message.thinking or None
         )
 
 

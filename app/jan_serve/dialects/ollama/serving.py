@@ -192,9 +192,8 @@ class Serving:
         self.preparer = services.preparer
         self.now = now
         # Clients parse every line as JSON, so nothing is sent while a stream is silent.
-        self.streams = msgspec.structs.replace(
-            services.streams, ping_s=0.0, media_type="application/x-ndjson"
-        )
+        kind = "application/x-ndjson"
+        self.streams = msgspec.structs.replace(services.streams, ping_s=0.0, media_type=kind)
 
     async def answer(self, request: Request, job: Job, shape: Shape, *, stream: bool) -> Response:
         """Raises as GenerationService.generate, and Unsupported."""

@@ -16,6 +16,8 @@ ROOT_PATHS: Final = (
 OPEN_PATHS: Final = ("/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}/health")
 """Signs of life. TGI serves its facts and metrics without a key too; here facts load a model."""
 
+_NATIVE_ERRORS: Final = StreamErrors(lambda problem: frame(stream_error_body(problem)))
+
 OUTLINE: Final = Outline(
     (PREFIX, *ROOT_PATHS),
     errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
@@ -28,9 +30,7 @@ OUTLINE: Final = Outline(
         *routes("/invocations", "/vertex"),
     ),
     stream_errors={
-        **dict.fromkeys(
-            (PREFIX, *ROOT_PATHS), StreamErrors(lambda problem: frame(stream_error_body(problem)))
-        ),
+        **dict.fromkeys((PREFIX, *ROOT_PATHS), _NATIVE_ERRORS),
         f"{PREFIX}/v1": StreamErrors(lambda problem: frame(in_band_error(problem))),
     },
     prompt_members=("tools", "messages", "prompt", "input", "inputs"),

@@ -86,9 +86,8 @@ def answer_headers(
     if len(jobs) == 1:
         inferences_s = [max(*inferences_s, time.perf_counter() - jobs[0].validated - queue_s)]
     total_s = validation_s + queue_s + sum(inferences_s)
-    per_token_s = sum(
-        seconds / max(1, tokens) for seconds, tokens in zip(inferences_s, generated, strict=True)
-    )
+    pairs = zip(inferences_s, generated, strict=True)
+    per_token_s = sum(seconds / max(1, tokens) for seconds, tokens in pairs)
     return {
         **_input_headers(jobs),
         "x-compute-time": f"{total_s:.6f}",
@@ -104,11 +103,7 @@ def answer_headers(
 
 def stream_headers(jobs: Sequence[Job]) -> dict[str, str]:
     """Headers of a stream, whose times are not known yet. jobs: empty if the stream is only an error."""
-    headers = {
-        "content-type": "text/event-stream",
-        "cache-control": "no-cache",
-        "x-accel-buffering": "no",
-    }
+    headers = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
     return {**headers, **_input_headers(jobs)} if jobs else headers
 
 

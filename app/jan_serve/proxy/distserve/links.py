@@ -181,16 +181,14 @@ class PairLinks:
         except (msgspec.DecodeError, RecursionError):
             layout = None
         if status != HTTPStatus.OK or not isinstance(layout, dict):
-            raise NodeFailure(
-                Failure.PROTOCOL, f"({node.name}) answers /distserve/engine_info with status {status}"
-            )
+            reason = f"({node.name}) answers /distserve/engine_info with status {status}"
+            raise NodeFailure(Failure.PROTOCOL, reason)
         return cast(dict[str, Any], layout)
 
     async def _post(self, node: Node, path: str, body: object) -> dict[str, Any]:
         """Raises NodeFailure, also for an answer with a status that is not success."""
-        status, content = await self._client.fetch_json(
-            known_url(node.url), "POST", path, body, limit_s=_CALL_S
-        )
+        url = known_url(node.url)
+        status, content = await self._client.fetch_json(url, "POST", path, body, limit_s=_CALL_S)
         fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
         if status != HTTPStatus.OK or fields.get("status") != _SUCCESS:
             reason = fields.get("message")

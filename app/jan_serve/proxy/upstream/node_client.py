@@ -62,14 +62,7 @@ class NodeClient:
         self._timers: dict[NodeConnection, asyncio.TimerHandle] = {}
 
     async def begin(
-        self,
-        url: NodeUrl,
-        method: str,
-        path: str,
-        headers: Headers,
-        body: bytes,
-        *,
-        limit_s: float | None,
+        self, url: NodeUrl, method: str, path: str, headers: Headers, body: bytes, *, limit_s: float | None
     ) -> Exchange:
         """Send a request, and wait up to `limit_s`, if any, for the head of its answer. Raises NodeFailure.
 

@@ -21,10 +21,7 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_a_refused_body_is_read_to_its_end_so_that_the_refusal_arrives(
-    settings: dict[str, Any],
-    headers: tuple[str, ...],
-    status: bytes,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any], headers: tuple[str, ...], status: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that sends everything before it reads would find a reset connection (RST) without the reason."""
     monkeypatch.setattr(lingering, "LINGER_S", 60.0)

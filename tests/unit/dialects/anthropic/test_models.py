@@ -8,11 +8,7 @@ import pytest
 
 from jan_serve.core.models import HeaderFacts, ListedModel
 from jan_serve.dialects.anthropic.model_pages import page
-from jan_serve.dialects.anthropic.routes import (
-    aliases_of,
-    find_info,
-    model_infos,
-)
+from jan_serve.dialects.anthropic.routes import aliases_of, find_info, model_infos
 from jan_serve.errors import InvalidRequest
 
 INFOS: list[Any] = [{"id": name} for name in "abcde"]

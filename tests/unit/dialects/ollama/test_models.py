@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.models import (
-    HeaderFacts,
-    ListedModel,
-    ModelDetails,
-    TensorFacts,
-    Variant,
-    VariantMessage,
-)
+from jan_serve.core.models import HeaderFacts, ListedModel, ModelDetails, TensorFacts, Variant, VariantMessage
 from jan_serve.dialects.ollama.models import (
     ListedRow,
     capabilities,

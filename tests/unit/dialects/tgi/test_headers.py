@@ -70,8 +70,4 @@ def test_several_answers_are_summed() -> None:
 def test_a_stream_has_no_times_yet() -> None:
     plain = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
     assert stream_headers([]) == plain
-    assert stream_headers([job("ab", 2)]) == {
-        **plain,
-        "x-compute-type": "cpu",
-        "x-compute-characters": "2",
-    }
+    assert stream_headers([job("ab", 2)]) == {**plain, "x-compute-type": "cpu", "x-compute-characters": "2"}

@@ -155,10 +155,7 @@ async def test_our_own_pages_and_configured_ones_may_call() -> None:
 async def test_a_star_allows_every_page() -> None:
     async with http_client(allowed_origins=("*",)) as client:
         response = await client.post("/v1/chat/completions", json=CHAT, headers={"origin": "http://evil.com"})
-    assert (response.status_code, response.headers["access-control-allow-origin"]) == (
-        200,
-        "http://evil.com",
-    )
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (200, "http://evil.com")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,7 @@ from jan_serve.core.request import (
 )
 from jan_serve.dialects.anthropic.messages import wire
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
-from jan_serve.dialects.anthropic.messages.wire import (
-    AnthropicTool,
-    ClientTool,
-    ToolByName,
-    ToolMode,
-)
+from jan_serve.dialects.anthropic.messages.wire import AnthropicTool, ClientTool, ToolByName, ToolMode
 from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, explicit_fields, stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest

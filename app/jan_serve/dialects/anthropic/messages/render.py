@@ -152,12 +152,8 @@ class MessageEvents:
                     "signature": signature_of(block.text, shown=self._shows_thoughts),
                 }
             case "tool_use":
-                return {
-                    "type": "tool_use",
-                    "id": block.id,
-                    "name": block.name,
-                    "input": object_arguments(block.text),
-                }
+                values = object_arguments(block.text)
+                return {"type": "tool_use", "id": block.id, "name": block.name, "input": values}
 
     @property
     def _index(self) -> int:

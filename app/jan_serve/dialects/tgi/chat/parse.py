@@ -178,13 +178,10 @@ def tool_prompt(body: ChatRequest, tools: list[Tool], *, shown: bool) -> str:
 
 
 def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
+    functions = [tool.function for tool in tools]
     return tuple(
-        core.Tool(
-            name=tool.function.name,
-            description=tool.function.description,
-            parameters=tool.function.parameters,
-        )
-        for tool in tools
+        core.Tool(name=each.name, description=each.description, parameters=each.parameters)
+        for each in functions
     )
 
 

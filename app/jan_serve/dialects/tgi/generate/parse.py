@@ -233,21 +233,10 @@ def prompt_with_images(facts: ModelFacts, inputs: str, *, add_special: bool) -> 
     if len(pieces) == 1:
         return None
     pieces[-1] += inputs[end:]
-    parts = [
-        ImagePart(piece, "inputs") if index % 2 else TextPart(piece) for index, piece in enumerate(pieces)
-    ]
-    if "vision" not in facts.modalities and not any(map(_is_data, parts)):
+    parts = [ImagePart(text, "inputs") if at % 2 else TextPart(text) for at, text in enumerate(pieces)]
+    if "vision" not in facts.modalities and not any(url[:5].lower() == "data:" for url in pieces[1::2]):
         return None
     return PartsPrompt(tuple(part for part in parts if isinstance(part, ImagePart) or part.text), add_special)
-
-
-def markdown(part: ImagePart) -> str:
-    """The Markdown of an image, as the prompt had it."""
-    return f"![]({part.url})"
-
-
-def _is_data(part: ImagePart | TextPart) -> bool:
-    return isinstance(part, ImagePart) and part.url[:5].lower() == "data:"
 
 
 def generation_request(

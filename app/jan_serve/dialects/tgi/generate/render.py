@@ -20,13 +20,7 @@ from jan_serve.core.events import (
     TokenInfo,
 )
 from jan_serve.core.transcript import started_s
-from jan_serve.dialects.tgi.generate.wire import (
-    Details,
-    GenerateResponse,
-    Parameters,
-    Token,
-    Usage,
-)
+from jan_serve.dialects.tgi.generate.wire import Details, GenerateResponse, Parameters, Token, Usage
 
 TGI_VERSION: Final = "3.3.6"
 DOCKER_LABEL: Final = f"jan-serve-{__version__}"
@@ -83,12 +77,7 @@ class TokenTexts:
         return info.piece.decode("utf-8", "replace") if info.special else self._decoder.decode(info.piece)
 
     def token(self, info: TokenInfo) -> Token:
-        return {
-            "id": info.id,
-            "text": self.text(info),
-            "logprob": logprob_of(info),
-            "special": info.special,
-        }
+        return {"id": info.id, "text": self.text(info), "logprob": logprob_of(info), "special": info.special}
 
 
 def logprob_of(info: TokenInfo) -> float:

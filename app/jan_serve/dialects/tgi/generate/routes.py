@@ -14,14 +14,9 @@ from jan_serve.core.messages import ImagePart, TextPart
 from jan_serve.core.request import PartsPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
 from jan_serve.dialects.tgi.errors import stream_error_body
-from jan_serve.dialects.tgi.generate.parse import markdown, prompt_with_images
+from jan_serve.dialects.tgi.generate.parse import prompt_with_images
 from jan_serve.dialects.tgi.generate.render import TokenStream, WholeAnswer
-from jan_serve.dialects.tgi.generate.wire import (
-    CompatRequest,
-    GenerateRequest,
-    GenerateResponse,
-    SimpleToken,
-)
+from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateRequest, GenerateResponse, SimpleToken
 from jan_serve.dialects.tgi.serving import Job, NativeRequest, RequestLease, Serving, answer_headers
 from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
@@ -45,13 +40,13 @@ def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[Sim
         start, covered = at, _covered(data, at, forms)
         if not covered:
             if word <= at:
-                word = _after_spaces(data, at)
+                spaces = _SPACES.match(data, at)
+                word = at if spaces is None else spaces.end()
             start, covered = word, _covered(data, word, forms)
         if covered:
             at = start + len(covered)
-            found.append(
-                {"id": token, "text": covered.decode("utf-8", "replace"), "start": start, "stop": at}
-            )
+            text = covered.decode("utf-8", "replace")
+            found.append({"id": token, "text": text, "start": start, "stop": at})
         else:
             found.append({"id": token, "text": "", "start": 0, "stop": 0})
     return found
@@ -60,11 +55,6 @@ def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[Sim
 def _covered(data: bytes, start: int, forms: Sequence[bytes]) -> bytes:
     """The first of the forms with which the text goes on; empty if there is none."""
     return next((form for form in forms if form and data.startswith(form, start)), b"")
-
-
-def _after_spaces(data: bytes, at: int) -> int:
-    found = _SPACES.match(data, at)
-    return at if found is None else found.end()
 
 
 _NO_TOKEN: Final = 0
@@ -86,7 +76,7 @@ async def prompt_tokens(model: LeasedModel, inputs: str, *, add_special: bool = 
     at = 0
     for part in prompt.parts:
         if isinstance(part, ImagePart):
-            stop = at + len(markdown(part).encode())
+            stop = at + len(f"![]({part.url})".encode())
             cells = await model.count(PartsPrompt((part,), add_special=False))
             cell: SimpleToken = {"id": _NO_TOKEN, "text": "", "start": at, "stop": stop}
             tokens += [cell] * cells

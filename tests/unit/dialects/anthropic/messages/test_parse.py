@@ -99,11 +99,7 @@ CHOICES: Final[list[tuple[Any, ToolChoice, bool]]] = [
     ({"type": "auto", "disable_parallel_tool_use": True}, ToolChoice("auto"), False),
     ({"type": "any"}, ToolChoice("required"), True),
     ({"type": "none"}, ToolChoice("none"), True),
-    (
-        {"type": "tool", "name": "ls", "disable_parallel_tool_use": True},
-        ToolChoice("named", "ls"),
-        False,
-    ),
+    ({"type": "tool", "name": "ls", "disable_parallel_tool_use": True}, ToolChoice("named", "ls"), False),
 ]
 
 

@@ -62,14 +62,7 @@ def test_defaults_of_a_chat() -> None:
 SAMPLED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "as said": (
         {"temperature": 2, "top_p": 0.5, "top_k": 7, "min_p": 0.1, "repetition_penalty": 1.2, "seed": 9},
-        {
-            "temperature": 2,
-            "top_p": 0.5,
-            "top_k": 7,
-            "min_p": 0.1,
-            "repeat_penalty": 1.2,
-            "seed": 9,
-        },
+        {"temperature": 2, "top_p": 0.5, "top_k": 7, "min_p": 0.1, "repeat_penalty": 1.2, "seed": 9},
     ),
     "nulls switch nothing on": (
         {"temperature": None, "top_p": None, "top_k": None, "repetition_penalty": None, "seed": None},
@@ -111,10 +104,7 @@ STOPPED: dict[str, tuple[dict[str, Any], StopConditions]] = {
         {"min_new_tokens": 3, "max_tokens": 5},
         StopConditions(max_tokens=5, min_tokens=3, stop_after_min=True),
     ),
-    "a minimum out of reach is none": (
-        {"min_new_tokens": 6, "max_tokens": 5},
-        StopConditions(max_tokens=5),
-    ),
+    "a minimum out of reach is none": ({"min_new_tokens": 6, "max_tokens": 5}, StopConditions(max_tokens=5)),
 }
 
 
@@ -164,18 +154,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "messages[0].role: 'boss' is not one of system, developer, user, assistant, tool, function",
     ),
     "message": ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
-    "part": (
-        {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
-        "messages[0].content[0]",
-    ),
+    "part": ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0]"),
     "pattern": (
         {"response_format": {"type": "regex_schema"}},
         "response_format: `regex_schema` needs a pattern, a text",
     ),
-    "schema": (
-        {"response_format": {"type": "json_schema"}},
-        "response_format: `json_schema` needs a schema",
-    ),
+    "schema": ({"response_format": {"type": "json_schema"}}, "response_format: `json_schema` needs a schema"),
     "messages": (
         {"messages": HI * (limits.MAX_MESSAGES + 1)},
         "messages: has 10001 items, the limit is 10000",
