@@ -1,8 +1,5 @@
-"""Builds the deltas of one choice: text, reasoning and tool calls.
-
-White space where a thought or a call begins or ends belongs to the format and is dropped; inside text it is kept.
-So white space is held until the text after it is known.
-"""
+"""Builds the deltas of one choice: text, reasoning and tool calls. White space where a thought or a call begins or ends
+belongs to the format and is dropped; so it is held until the text after it is known."""
 
 from __future__ import annotations
 
@@ -22,21 +19,6 @@ BREAK: Final = "\n\n"
 
 class DeltaBuilder:
     """Merges adjacent pieces of one kind into one delta."""
-
-    __slots__ = (
-        "_blank",
-        "_calls",
-        "_deltas",
-        "_index",
-        "_last_arguments",
-        "_new_id",
-        "_open",
-        "_pieces",
-        "_space",
-        "_started",
-        "_thinking",
-        "_tokens",
-    )
 
     def __init__(self, index: int, new_id: IdFactory) -> None:
         self._index = index

@@ -1,13 +1,10 @@
-"""Types of tool parameters from their JSON Schema, for models that write arguments as plain text between tags.
-
-In `<days>2</days>` only the schema tells 2 from "2". Not a validator: a value that fits no type of the schema becomes a
-string.
-"""
+"""Types of tool parameters from their JSON Schema: in `<days>2</days>` only the schema tells 2 from "2". Not a
+validator: a value that fits no type of the schema becomes a string."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 
 from jan_serve.chat.json_stream import JSON, literal_to_json
@@ -17,20 +14,26 @@ STRING: Final = frozenset({"string"})
 MAX_DEPTH: Final = 64
 """References, alternatives and parts of a schema within each other; those further in count as none."""
 
-_PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
-
 
 def property_schema(schema: object, root: object, name: str) -> object:
     """What applies to an object's property in the schema and its alternatives; None if none of them defines it."""
-    return _property_schema(schema, root, name, set(), 0)
+
+    def own(part: Mapping[str, Any]) -> object:
+        properties, extra = part.get("properties"), part.get("additionalProperties")
+        if isinstance(properties, dict) and name in properties:
+            return cast(dict[str, object], properties)[name]
+        return cast(object, extra) if isinstance(extra, dict) else None
+
+    return _member(schema, root, own, set(), 0)
 
 
 def item_schema(schema: object, root: object) -> object:
-    """The schema of an array's items; None if the schema does not define it."""
-    for part in _alternatives(schema, root):
-        if isinstance(part.get("items"), dict):
-            return part["items"]
-    return None
+    """What applies to an array's items, as of `property_schema`."""
+
+    def own(part: Mapping[str, Any]) -> object:
+        return part["items"] if isinstance(part.get("items"), dict) else None
+
+    return _member(schema, root, own, set(), 0)
 
 
 def types_of(schema: object, root: object) -> frozenset[str]:
@@ -57,26 +60,22 @@ def value_to_json(text: str, types: frozenset[str]) -> str:
     return json.dumps(text if "string" in types else stripped, ensure_ascii=False)
 
 
-def _property_schema(schema: object, root: object, name: str, seen: set[int], depth: int) -> object:
-    """seen: the schemas so far, of which each counts once."""
+def _member(
+    schema: object, root: object, own: Callable[[Mapping[str, Any]], object], seen: set[int], depth: int
+) -> object:
+    """own: what a schema itself defines. seen: the schemas so far, of which each counts once."""
     if not isinstance(schema, dict) or id(cast(object, schema)) in seen or depth > MAX_DEPTH:
         return None
     part = cast(dict[str, Any], schema)
     seen.add(id(part))
-    properties, extra = part.get("properties"), part.get("additionalProperties")
-    own: list[object] = []
-    if isinstance(properties, dict) and name in properties:
-        own.append(cast(dict[str, object], properties)[name])
-    elif isinstance(extra, dict):
-        own.append(cast(object, extra))
 
     def those_of(members: Sequence[object]) -> list[object]:
-        found = (_property_schema(member, root, name, seen, depth + 1) for member in members)
+        found = (_member(member, root, own, seen, depth + 1) for member in members)
         return [schema for schema in found if schema is not None]
 
-    own += those_of(_conjuncts(part, root))
-    own += [{"anyOf": found} for members in _unions(part) if (found := those_of(members))]
-    return {"allOf": own} if len(own) > 1 else next(iter(own), None)
+    found = [each for each in (own(part), *those_of(_conjuncts(part, root))) if each is not None]
+    found += [{"anyOf": each} for members in _unions(part) if (each := those_of(members))]
+    return {"allOf": found} if len(found) > 1 else next(iter(found), None)
 
 
 def _types(
@@ -122,24 +121,6 @@ def _unions(part: Mapping[str, Any]) -> list[list[object]]:
     """The lists of schemas of which one or more apply together with this one."""
     lists = (part.get(keyword) for keyword in ("anyOf", "oneOf"))
     return [cast(list[object], members) for members in lists if isinstance(members, list) and members]
-
-
-def _alternatives(schema: object, root: object) -> list[Mapping[str, Any]]:
-    """The schema and the members of its references and unions: mappings only, each once."""
-    parts: list[Mapping[str, Any]] = []
-    seen: set[int] = set()
-    queue = [schema]
-    while queue:
-        part = queue.pop(0)
-        if not isinstance(part, dict) or id(cast(object, part)) in seen:
-            continue
-        found = cast(dict[str, Any], part)
-        seen.add(id(found))
-        parts.append(found)
-        queue += _conjuncts(found, root)
-        for members in _unions(found):
-            queue += members
-    return parts
 
 
 def _resolve(reference: str, root: object) -> object:
@@ -217,4 +198,4 @@ def _type_name(value: object) -> str:
 def _python_to_json(text: str) -> str:
     if text[:1] in ("{", "[", "("):
         return literal_to_json(text) or text
-    return _PYTHON_WORDS.get(text, text)
+    return {"True": "true", "False": "false", "None": "null"}.get(text, text)
