@@ -167,10 +167,8 @@ _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
 class LiteralSyntax(msgspec.Struct, frozen=True):
-    """quotes: delimiters of strings with backslash escapes. raw_quote: delimiter of strings without escapes.
-
-    escaped: characters that stand for themselves after a backslash.
-    """
+    """quotes: delimiters of strings with backslash escapes. raw_quote: delimiter of strings without escapes. escaped:
+    characters that stand for themselves after a backslash."""
 
     quotes: tuple[str, ...] = ("'", '"')
     raw_quote: str | None = None
@@ -185,10 +183,8 @@ GEMMA: Final = LiteralSyntax(quotes=(), raw_quote='<|"|>')
 def copy_literal(
     stream: TextStream, sink: Sink, syntax: LiteralSyntax = PYTHON, depth: int = 0
 ) -> Steps[bool]:
-    """Read one value, passing its JSON to `sink` as it arrives. False if it is malformed or the text ends.
-
-    Spacing is that of Python's json: `"k": v, …` in objects and `v, …` in arrays.
-    """
+    """Read one value, passing its JSON to `sink` as it arrives. False if it is malformed or the text ends. Spacing is
+    that of Python's json: `"k": v, …` in objects and `v, …` in arrays."""
     char = yield from stream.peek(1)
     if depth > MAX_LITERAL_DEPTH or char == "":
         return False

@@ -269,9 +269,7 @@ def _efforts(source: str, probe: _Probe, usual: tuple[str, ...], known: tuple[st
 
 def _with_call_content(probe: _Probe, as_text: bool, as_parts: bool) -> _Probe:
     """The probe with the empty content of a turn with calls: text, null, or a list of parts, as all content is then.
-
-    The first with which the template shows a call and its result, else a call. as_text, as_parts: what it takes.
-    """
+    The first with which the template shows a call and its result, else a call. as_text, as_parts: what it takes."""
     forms = (
         [replace(probe, list_content=False, call_content=content) for content in ("", None)]
         if as_text

@@ -45,11 +45,8 @@ class PeerEndpoint(msgspec.Struct, frozen=True):
 
 
 class RemoteState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a prompt on a linked server. caller: who linked the two (`core.cache_salt.key_of_request`).
-    engine: the peer's id. session: the request's id there.
-
-    next_token: the token sampled after the prompt; None accepts any.
-    """
+    """The state of a prompt on a linked server. caller: who linked the two (`core.caller.key_of_request`). engine:
+    the peer's id. session: the request's id there. next_token: the token sampled after the prompt; None accepts any."""
 
     caller: str = ""
     engine: str
@@ -60,15 +57,15 @@ class RemoteState(msgspec.Struct, frozen=True, kw_only=True):
 FORMAT_VERSION: Final = 2
 _MAGIC: Final = b"JSEQ"
 _PREFIX: Final = struct.Struct("<4sI")
+# A state: magic, length of the header, header (msgpack), logits (float32, little endian), memory (llama.cpp's format),
+# and a BLAKE2b digest of all before it. Not for storage: both ends run the same version of this program.
 _MAX_HEADER_BYTES: Final = 64 * 1024 * 1024
 _DIGEST_BYTES: Final = 32
 
 
 class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Must be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's format.
-
-    rope_factors: those that the positions are rotated by, where the length of the context decides.
-    """
+    rope_factors: those that the positions are rotated by, where the length of the context decides."""
 
     model: str
     type_k: str

@@ -89,16 +89,12 @@ class ChatPlan(NamedTuple):
     @property
     def shown_tools(self) -> tuple[Tool, ...]:
         """What the template sees: all, also where some may be called, so that the prompt stays in the prefix cache.
-
-        `$schema` names the schema's draft. It is useless to a model and confuses small ones.
-        """
+        `$schema` names the schema's draft. It is useless to a model and confuses small ones."""
         return tuple(_plain(tool, "$schema") for tool in self.prompt.tools) if self.tools else ()
 
     def turn_end(self, stopping: StopConditions) -> str | None:
-        """The text that ends the model's turn, where no token may do so.
-
-        None if the client itself stops at it, or would be shown it.
-        """
+        """The text that ends the model's turn, where no token may do so. None if the client itself stops at it, or
+        would be shown it."""
         if self.template not in (None, CHATML) or CHATML_TURN_END in stopping.stop:
             return None
         is_shown = stopping.ignore_eos or stopping.include_stop or stopping.stop_at_token_end
@@ -211,10 +207,8 @@ class AnswerParsers:
         self._parsers: dict[int, StreamParser] = {}
 
     def read(self, event: TextDelta | Finished) -> list[ChoiceEvent]:
-        """The events that this one becomes.
-
-        A choice with calls finishes with `tool_calls`, unless a stop string cut the last one short.
-        """
+        """The events that this one becomes. A choice with calls finishes with `tool_calls`, unless a stop string cut
+        the last one short."""
         parser = self._parsers.get(event.index)
         if parser is None:
             parser = self._parsers[event.index] = self._parser(event.index)

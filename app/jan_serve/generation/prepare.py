@@ -110,10 +110,8 @@ class RequestPreparer:
         profiles: Profiles | None = None,
         media: MediaReader | None = None,
     ) -> None:
-        """now: the local time, for templates that print the date. profiles: configuration of single models.
-
-        media: None rejects all images and sounds.
-        """
+        """now: the local time, for templates that print the date. profiles: configuration of single models. media: None
+        rejects all images and sounds."""
         self._grammars = grammars
         self._renderer = renderer
         self._profiles = profiles or no_profiles
@@ -198,10 +196,8 @@ class RequestPreparer:
         )
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
-        """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request.
-
-        Raises TemplateError, InvalidRequest.
-        """
+        """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request. Raises
+        TemplateError, InvalidRequest."""
         return shown(await self._chat_pieces(prompt, client, requested))
 
     async def count(

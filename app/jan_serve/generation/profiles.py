@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -51,16 +51,12 @@ def template_of(
     return source
 
 
-_SAMPLING = frozenset(SamplingParams.__struct_fields__)
-_STOPPING = frozenset(StopConditions.__struct_fields__)
+S = TypeVar("S", SamplingParams, StopConditions)
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions.
-
-    system: of chats that have no system message. messages: precede every chat. stop_loops: of requests that do not say
-    it themselves.
-    """
+    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions. system: of chats
+    that have no system message. messages: precede every chat. stop_loops: of requests that do not say it themselves."""
 
     template: TemplateOverride | None = None
     defaults: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
@@ -88,10 +84,13 @@ def with_defaults(request: GenerationRequest, profile: ModelProfile) -> Generati
     if request.given is None or not profile.defaults:
         return request
     defaults = {name: value for name, value in profile.defaults.items() if name not in request.given}
+
+    def filled(values: S) -> S:
+        own = {name: defaults[name] for name in values.__struct_fields__ if name in defaults}
+        return msgspec.structs.replace(values, **own)
+
     return msgspec.structs.replace(
-        request,
-        sampling=msgspec.structs.replace(request.sampling, **_part(defaults, _SAMPLING)),
-        stopping=msgspec.structs.replace(request.stopping, **_part(defaults, _STOPPING)),
+        request, sampling=filled(request.sampling), stopping=filled(request.stopping)
     )
 
 
@@ -119,7 +118,3 @@ def _with_messages(prompt: ChatPrompt, profile: ModelProfile) -> ChatPrompt:
     own = (prompt.messages[0],) if has_system else ()
     rest = prompt.messages[len(own) :]
     return msgspec.structs.replace(prompt, messages=(*system, *own, *profile.messages, *rest))
-
-
-def _part(values: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name in names}

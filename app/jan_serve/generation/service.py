@@ -235,9 +235,7 @@ def generate_batch(
     generate: Generate, requests: Sequence[GenerationRequest]
 ) -> AsyncGenerator[GenerationEvent]:
     """The events of several prompts of one call as they come: every Started first, one Completed with the sums last.
-
-    Choice i of prompt p is choice p * n + i. An error of one request ends all. Closing the iterator aborts all.
-    """
+    Choice i of prompt p is choice p * n + i. An error of one request ends all. Closing the iterator aborts all."""
     return generate(requests[0]) if len(requests) == 1 else _together(generate, requests)
 
 
