@@ -99,6 +99,9 @@ class NestedTagArguments(msgspec.Struct, frozen=True):
 ArgumentSyntax = JsonArguments | TaggedArguments | PythonArguments | GemmaArguments | NestedTagArguments
 
 
+_AS_JSON: Final = JsonArguments()
+
+
 class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     """An answer's calls: `opening`, each call as `call`, joined by `separator`, and `closing`.
 
@@ -117,7 +120,7 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     separator: str = ""
     closing: str = ""
     after_thought: str = ""
-    arguments: ArgumentSyntax = JsonArguments()
+    arguments: ArgumentSyntax = _AS_JSON
     first_index: int = 0
     at_start: bool = False
     confirmed_by: str = ""
@@ -139,6 +142,18 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(part, str) and trigger in part:
                 return (part[part.index(trigger) + len(trigger) :], *parts[number + 1 :])
         return rest
+
+
+def listed(call: str, before: str = "", after: str = "", arguments: ArgumentSyntax = _AS_JSON) -> CallLayout:
+    """The layout of calls in a list, after a marker."""
+    return CallLayout(
+        opening=before + "[",
+        call=parts(call),
+        separator=", ",
+        closing="]" + after,
+        arguments=arguments,
+        triggers=(before,),
+    )
 
 
 class IdStyle(Enum):

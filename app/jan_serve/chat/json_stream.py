@@ -107,14 +107,9 @@ def _copy_string(stream: TextStream, sink: Sink) -> Steps[bool]:
 
 
 def _copy_scalar(stream: TextStream, sink: Sink) -> Steps[bool]:
-    pieces: list[str] = []
-
-    def keep(text: str) -> None:
-        pieces.append(text)
-        sink(text)
-
-    yield from stream.read_matching(_SCALAR, keep)
-    return bool(pieces)
+    word = yield from stream.take_matching(_SCALAR)
+    sink(word)
+    return bool(word)
 
 
 def _copy_nested(stream: TextStream, sink: Sink) -> Steps[bool]:
@@ -144,25 +139,8 @@ MAX_LITERAL_DEPTH: Final = 64
 
 _WORD: Final = re.compile(r"[^\s,:\[\](){}'\"<]*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_WORDS: Final = {
-    "True": "true",
-    "False": "false",
-    "None": "null",
-    "true": "true",
-    "false": "false",
-    "null": "null",
-}
-_ESCAPES: Final = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "b": "\b",
-    "f": "\f",
-    "a": "\a",
-    "v": "\v",
-    "0": "\0",
-    "\n": "",
-}
+_PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
+_ESCAPES: Final = dict(n="\n", t="\t", r="\r", b="\b", f="\f", a="\a", v="\v") | {"0": "\0", "\n": ""}
 _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
@@ -306,12 +284,9 @@ def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
     word = yield from stream.take_matching(_WORD)
     if not word or stream.at_end:
         return False  # at the end, the word may be cut off
-    if _NUMBER.fullmatch(word):
-        sink(word)
-    elif word in _WORDS:
-        sink(_WORDS[word])
-    else:
-        sink(f'"{json_escaped(word)}"')
+    word = _PYTHON_WORDS.get(word, word)
+    is_json = word in _PYTHON_WORDS.values() or _NUMBER.fullmatch(word)
+    sink(word if is_json else f'"{json_escaped(word)}"')
     return True
 
 

@@ -12,8 +12,8 @@ import msgspec
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
-from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.ports import EngineClient
+from jan_serve.generation.prepare import chosen_adapters
 from jan_serve.generation.service import LeasedModel
 from jan_serve.ipc.messages import Embedded, EmbedRequest
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest

@@ -1,11 +1,18 @@
 """The start of every request of every dialect: a deadline, the model's name, a lease; the model held under it, and
-several prompts of one call. Streaming is the caller's choice of when to read the events."""
+several prompts of one call. Streaming is the caller's choice of when to read the events.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from time import perf_counter
 from typing import TypeVar
 
@@ -30,9 +37,8 @@ from jan_serve.core.events import (
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.trace import current_trace
-from jan_serve.errors import EngineFailure, ModelNotFound
+from jan_serve.errors import DeadlineExceeded, EngineFailure, JanServeError, ModelNotFound
 from jan_serve.generation.answer import AnswerReader, KvTransfer, begun_log
-from jan_serve.generation.deadline import Deadline, RunningRequests
 from jan_serve.generation.ports import EngineClient, ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.ipc.messages import (
@@ -45,6 +51,68 @@ from jan_serve.ipc.messages import (
 )
 
 T = TypeVar("T")
+
+
+class Deadline:
+    """The end of one request. All its waits go through `wait`; several may run side by side."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._limit_s = limit_s
+        self._at = loop.time() + limit_s if limit_s is not None else None
+        self._waits: set[asyncio.Timeout] = set()
+        self._error: JanServeError | None = None
+
+    def expire(self, error: JanServeError) -> None:
+        """End the request with this error, at its present waits or its next one."""
+        self._error = error
+        self._at = asyncio.get_running_loop().time()
+        for timeout in self._waits:
+            if not timeout.expired():
+                timeout.reschedule(self._at)
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Await it, up to the deadline. Raises DeadlineExceeded, or the error that `expire` was given."""
+        timeout = asyncio.timeout_at(self._at)
+        try:
+            async with timeout:
+                self._waits.add(timeout)
+                return await awaitable
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise self._error or DeadlineExceeded(
+                f"The request ran longer than {self._limit_s:g} s, which is the server's limit."
+            ) from None
+        finally:
+            self._waits.discard(timeout)
+
+
+class RunningRequests:
+    """All requests that have not ended. A server that stops ends them with a reason."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        """limit_s: of each request; None is no limit."""
+        self._limit_s = limit_s
+        self._deadlines: set[Deadline] = set()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    @contextmanager
+    def enter(self) -> Generator[Deadline]:
+        """A request runs while the block does."""
+        deadline = Deadline(self._limit_s)
+        self._deadlines.add(deadline)
+        try:
+            yield deadline
+        finally:
+            self._deadlines.discard(deadline)
+
+    def expire_all(self, error: JanServeError) -> None:
+        for deadline in list(self._deadlines):
+            deadline.expire(error)
+
 
 Names = Callable[[str], Sequence[str | None]]
 """The names to look up in turn for the one in a request; None is the default model."""

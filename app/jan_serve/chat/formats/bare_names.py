@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jan_serve.chat.call_layout import CallLayout, IdStyle, parts
+from jan_serve.chat.call_layout import CallLayout, IdStyle, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.parsers.json_calls import BareNameCalls, JsonCalls
 from jan_serve.chat.parsers.marker_parser import MarkerParser
@@ -108,13 +108,7 @@ MISTRAL_ARGS = replace(
     calls=CallLayout(call=parts(f"{_CALLS}$NAME{_ARGS}$ARGUMENTS"), triggers=(_CALLS,)),
 )
 
-_ARRAY = CallLayout(
-    opening=_CALLS + "[",
-    call=parts('{"name": "$NAME", "arguments": $ARGUMENTS, "id": "$CALL_ID"}'),
-    separator=", ",
-    closing="]",
-    triggers=(_CALLS,),
-)
+_ARRAY = listed('{"name": "$NAME", "arguments": $ARGUMENTS, "id": "$CALL_ID"}', _CALLS)
 
 MISTRAL_ARRAY = replace(
     MISTRAL_CALL_ID,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from jan_serve.chat.call_layout import CallLayout, parts
+from jan_serve.chat.call_layout import CallLayout, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.parsers.marker_parser import MarkerParser
@@ -42,9 +42,7 @@ _OBJECT = '{"name": "$NAME", "arguments": $ARGUMENTS}'
 
 
 def _list(before: str, after: str = "", call: str = _OBJECT) -> CallLayout:
-    return CallLayout(
-        opening=before + "[", call=parts(call), separator=", ", closing="]" + after, triggers=(before,)
-    )
+    return listed(call, before, after)
 
 
 _NEMOTRON = ("<TOOLCALL>", "</TOOLCALL>")

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from jan_serve.chat.call_layout import CallLayout, PythonArguments, parts
+from jan_serve.chat.call_layout import CallLayout, PythonArguments, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, StreamParser, Thought
 from jan_serve.chat.json_stream import ObjectWriter, copy_literal, json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
@@ -154,12 +154,8 @@ PYTHON_LIST = ChatFormat(
     name="python-list",
     signature=Signature(all_of=(_LIST_EXAMPLE,)),
     parse=LLAMA4.parse,
-    calls=CallLayout(
-        opening="[",
-        call=parts("$NAME($ARGUMENTS)"),
-        separator=", ",
-        closing="]",
-        arguments=PythonArguments(),
+    calls=replace(
+        listed("$NAME($ARGUMENTS)", arguments=PythonArguments()),
         triggers=("[",),
         at_start=True,
         confirmed_by="(",
@@ -171,11 +167,8 @@ XLAM = ChatFormat(
     name="xlam",
     signature=Signature(all_of=('[{"name": "tool_call_name", "arguments": {',)),
     parse=_UNMARKED,
-    calls=CallLayout(
-        opening="[",
-        call=parts('{"name": "$NAME", "arguments": $ARGUMENTS}'),
-        separator=", ",
-        closing="]",
+    calls=replace(
+        listed('{"name": "$NAME", "arguments": $ARGUMENTS}'),
         triggers=('[{"name": "',),
         at_start=True,
         confirmed_by='"',
@@ -188,14 +181,7 @@ LFM2 = ChatFormat(
     name="lfm2",
     signature=Signature(any_of=(_LFM[0], "<|tool_list_start|>", '"List of tools: ["')),
     parse=MarkerParser(PythonCalls(closers=_LFM[1:], or_json=JsonCalls(closers=_LFM[1:])), _LFM[:1]),
-    calls=CallLayout(
-        opening=_LFM[0] + "[",
-        call=parts("$NAME($ARGUMENTS)"),
-        separator=", ",
-        closing="]" + _LFM[1],
-        arguments=PythonArguments(json_words=True),
-        triggers=_LFM[:1],
-    ),
+    calls=listed("$NAME($ARGUMENTS)", *_LFM, PythonArguments(json_words=True)),
     thought=Thought(ends=_LFM[:1]),
     special_tokens=(*_LFM, "<think>", "</think>"),
     thought_field="thinking",
