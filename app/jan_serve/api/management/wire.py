@@ -20,10 +20,9 @@ class ModelRequest(WireModel):
 class LoadRequest(ModelRequest):
     keep_alive: KeepAlive = None
     stream: Annotated[bool, Field(description="Answer with progress events.")] = False
-    wait: Annotated[
-        bool,
-        Field(description="Answer once it is loaded; false answers at once and loads in the background."),
-    ] = True
+    wait: bool = Field(
+        True, description="Answer once it is loaded; false answers at once and loads in the background."
+    )
 
 
 class UnloadRequest(ModelRequest):

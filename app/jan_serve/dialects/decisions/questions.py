@@ -47,13 +47,11 @@ class TypedQuestion(WireModel):
 
 
 class DecideQuestion(TypedQuestion):
-    threshold: Annotated[
-        Annotated[float, Between(0, 1)] | None,
-        Field(
-            description="Abstain if the best option has a smaller probability. Of `several`, the answer is those that"
-            " reach it; 0.5 by default."
-        ),
-    ] = None
+    threshold: Annotated[float, Between(0, 1)] | None = Field(
+        None,
+        description="Abstain if the best option has a smaller probability. Of `several`, the answer is those that"
+        " reach it; 0.5 by default.",
+    )
 
 
 class DecideRequest(WireModel):
@@ -66,10 +64,9 @@ class DecideRequest(WireModel):
     temperature: Annotated[
         Annotated[float, Between(0.01, 100)], Field(description="Above 1 the probabilities are less sure.")
     ] = 1.0
-    tokenisations: Annotated[
-        Literal["all", "canonical"],
-        Field(description="canonical: count only the way in which the vocabulary would write an option."),
-    ] = "all"
+    tokenisations: Literal["all", "canonical"] = Field(
+        "all", description="canonical: count only the way in which the vocabulary would write an option."
+    )
     calibrated: Annotated[bool, Field(description=_CALIBRATED)] = False
 
 

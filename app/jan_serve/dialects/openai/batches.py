@@ -93,10 +93,9 @@ class CreateBatchRequest(WireModel):
 
     input_file_id: str
     endpoint: Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"]
-    completion_window: Annotated[
-        str,
-        Field(description="Time after which the rest expires: `24h`; other hours and days up to `30d`, too."),
-    ] = "24h"
+    completion_window: str = Field(
+        "24h", description="Time after which the rest expires: `24h`; other hours and days up to `30d`, too."
+    )
     metadata: Annotated[dict[str, str], AtMost(limits.MAX_METADATA, "metadata")] | None = None
     output_expires_after: ExpiresAfter | None = None
 

@@ -52,18 +52,15 @@ class CreateCompletionRequest(ChoiceFields):
         Field(description="A text, token ids, or a list of these.", validate_default=True),
     ] = cast(Any, "")
     suffix: Annotated[str | None, Field(description="Text that follows what is generated.")] = None
-    max_tokens: Annotated[
-        Count | None,
-        Field(
-            description="Maximum tokens to generate. Null and 0 generate until the context is full; with `echo`, 0 only"
-            " scores the prompt."
-        ),
-    ] = 16
+    max_tokens: Count | None = Field(
+        16,
+        description="Maximum tokens to generate. Null and 0 generate until the context is full; with `echo`, 0 only"
+        " scores the prompt.",
+    )
     echo: Annotated[bool, Field(description="Put the prompt before the answer.")] = False
-    logprobs: Annotated[
-        Count | None,
-        Field(description="Return log-probabilities, of this many likely tokens besides the chosen one."),
-    ] = None
+    logprobs: Count | None = Field(
+        None, description="Return log-probabilities, of this many likely tokens besides the chosen one."
+    )
     best_of: Annotated[
         Int | None, Field(description="Answers to generate; the n most likely ones are returned.")
     ] = 1

@@ -61,20 +61,17 @@ class ExtraFile(WireModel):
 class AnswerFields(ConstraintFields, ReportFields):
     """How to continue a text. Defaults are llama-server's."""
 
-    n_predict: Annotated[
-        Annotated[Int, Between(-1)],
-        Field(
-            validation_alias=AliasChoices("n_predict", "max_tokens", "max_completion_tokens"),
-            description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt.",
-        ),
-    ] = -1
+    n_predict: Annotated[Int, Between(-1)] = Field(
+        -1,
+        validation_alias=AliasChoices("n_predict", "max_tokens", "max_completion_tokens"),
+        description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt.",
+    )
     t_max_predict_ms: Annotated[
         Count, Field(description="Milliseconds after which a text with a line break ends. 0 is never.")
     ] = 0
-    samplers: Annotated[
-        str | Strings | None,
-        Field(description="Samplers to use, by name or by llama.cpp's letters; all others are off."),
-    ] = None
+    samplers: str | Strings | None = Field(
+        None, description="Samplers to use, by name or by llama.cpp's letters; all others are off."
+    )
     temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = 0.8
     top_k: Int = 40
     top_p: Annotated[float, Between(0, 1)] = 0.95
@@ -88,11 +85,9 @@ class AnswerFields(ConstraintFields, ReportFields):
     ignore_eos: Annotated[
         bool, Field(description="The model may not end the text: only a stop text or the token limit does.")
     ] = False
-    n_probs: Annotated[
-        Int,
-        Between(0, limits.MAX_LOGPROBS),
-        Field(description="Return the log-probabilities of each token and of as many likely ones."),
-    ] = 0
+    n_probs: Annotated[Int, Between(0, limits.MAX_LOGPROBS)] = Field(
+        0, description="Return the log-probabilities of each token and of as many likely ones."
+    )
     return_tokens: Annotated[bool, Field(description="Return the ids of the tokens; streams always do.")] = (
         False
     )

@@ -48,18 +48,14 @@ class ResponseFormat(WireModel):
     pattern: Any = None
     grammar: Annotated[str | None, Field(description="GBNF, with `grammar`.")] = None
     ebnf: str | None = None
-    whitespace: Annotated[
-        Literal["consistent", "flexible", "compact"] | None,
-        Field(
-            description="White space of JSON, in place of the setting `json_whitespace`. Not in OpenAI's API."
-        ),
-    ] = None
-    property_order: Annotated[
-        Literal["any", "listed", "schema"] | None,
-        Field(
-            description="Order of the listed properties, in place of the setting `property_order`. Not in OpenAI's API."
-        ),
-    ] = None
+    whitespace: Literal["consistent", "flexible", "compact"] | None = Field(
+        None,
+        description="White space of JSON, in place of the setting `json_whitespace`. Not in OpenAI's API.",
+    )
+    property_order: Literal["any", "listed", "schema"] | None = Field(
+        None,
+        description="Order of the listed properties, in place of the setting `property_order`. Not in OpenAI's API.",
+    )
 
 
 def _same_as(other: str) -> Any:
@@ -71,12 +67,10 @@ class ConstraintFields(WireModel):
     """The constraint on the text. `parse_constraint` reads it, and rejects what contradicts itself."""
 
     response_format: ResponseFormat | None = None
-    grammar: Annotated[
-        str | ResponseFormat | None,
-        Field(
-            description="GBNF that the text must follow, or the name of a stored grammar; or a `response_format`."
-        ),
-    ] = None
+    grammar: str | ResponseFormat | None = Field(
+        None,
+        description="GBNF that the text must follow, or the name of a stored grammar; or a `response_format`.",
+    )
     json_schema: Any = _same_as("`response_format` with a schema (llama-server, SGLang)")
     regex: Any = _same_as("`response_format` of type `regex` (SGLang)")
     ebnf: Any = _same_as("`grammar` (SGLang)")
@@ -171,16 +165,12 @@ class SamplingFields(ConstraintFields, ReportFields):
     temperature: Annotated[
         float, Field(description="Randomness of the text; 0 always picks the most likely token.")
     ] = 0.8
-    top_p: Annotated[
-        float,
-        Between(0, 1),
-        Field(description="Nucleus sampling: the most likely tokens up to this mass. 1 is off."),
-    ] = 0.95
-    min_p: Annotated[
-        float,
-        Between(0, 1),
-        Field(description="Minimum probability of a token, relative to the most likely one. 0 is off."),
-    ] = 0.05
+    top_p: Annotated[float, Between(0, 1)] = Field(
+        0.95, description="Nucleus sampling: the most likely tokens up to this mass. 1 is off."
+    )
+    min_p: Annotated[float, Between(0, 1)] = Field(
+        0.05, description="Minimum probability of a token, relative to the most likely one. 0 is off."
+    )
     top_k: Annotated[Count, Field(description="Only the k most likely tokens. 0 is off.")] = 40
     repeat_penalty: Annotated[
         float, Between(0), Field(description="Divides the logits of the last 64 tokens. 1 is off.")
@@ -193,17 +183,13 @@ class SamplingFields(ConstraintFields, ReportFields):
     seed: Annotated[
         Int | None, Field(description="The same seed gives the same text. Null or -1 draws a seed.")
     ] = None
-    logit_bias: Annotated[
-        dict[str, float] | None,
-        AtMost(limits.MAX_LOGIT_BIAS, "logit_bias"),
-        Field(description="Maps a token id (or text, see logit_bias_type) to the value added to its logit."),
-    ] = None
+    logit_bias: Annotated[dict[str, float] | None, AtMost(limits.MAX_LOGIT_BIAS, "logit_bias")] = Field(
+        None, description="Maps a token id (or text, see logit_bias_type) to the value added to its logit."
+    )
     logit_bias_type: Literal["input_ids", "tokens"] | None = None
-    stop: Annotated[
-        str | Strings | None,
-        AtMost(limits.MAX_STOPS, "stop"),
-        Field(description="Texts that end the answer, which then excludes them."),
-    ] = None
+    stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = Field(
+        None, description="Texts that end the answer, which then excludes them."
+    )
     repetition_detection: RepetitionFields | None = None
     model: str | None = None
     lora: Adapters = None
@@ -222,13 +208,9 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 class TemplateFields(ThinkingFields):
     """Variables of the chat template besides messages and tools, and what concerns thoughts."""
 
-    documents: Annotated[
-        list[dict[str, Any]] | None,
-        AtMost(limits.MAX_DOCUMENTS, "documents"),
-        Field(description="Documents for templates that support them."),
-    ] = None
+    documents: Annotated[list[dict[str, Any]] | None, AtMost(limits.MAX_DOCUMENTS, "documents")] = Field(
+        None, description="Documents for templates that support them."
+    )
     chat_template_kwargs: Annotated[
-        dict[str, Any] | None,
-        AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs"),
-        Field(description="Further variables for the model's chat template."),
-    ] = None
+        dict[str, Any] | None, AtMost(limits.MAX_TEMPLATE_KWARGS, "chat_template_kwargs")
+    ] = Field(None, description="Further variables for the model's chat template.")

@@ -57,10 +57,9 @@ class RerankRequest(_RankFields):
     raw_scores: Annotated[
         bool | None, Field(description="The model's own scores, which have no bounds, instead of 0 to 1.")
     ] = False
-    truncate: Annotated[
-        bool | None,
-        Field(description="Cut documents that are too long for the model, instead of refusing them."),
-    ] = None
+    truncate: bool | None = Field(
+        None, description="Cut documents that are too long for the model, instead of refusing them."
+    )
     truncation: Annotated[bool | None, Field(description="Jina's name of `truncate`.")] = None
     truncation_direction: Literal["Right", "right"] | None = None
     rank_fields: list[Literal["text"]] | None = None

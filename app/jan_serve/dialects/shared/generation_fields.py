@@ -70,11 +70,9 @@ class RepetitionFields(WireModel):
     min_pattern_size: Annotated[
         Int, Between(0, limits.MAX_PATTERN), Field(description="Shortest pattern; 0 is 1.")
     ] = 0
-    min_count: Annotated[
-        Int,
-        Between(0, limits.MAX_PATTERN),
-        Field(description="Patterns in a row that end the answer: 2 or more."),
-    ] = 0
+    min_count: Annotated[Int, Between(0, limits.MAX_PATTERN)] = Field(
+        0, description="Patterns in a row that end the answer: 2 or more."
+    )
     escape: Annotated[
         bool, Field(description="First forbid the token that would go on with the pattern, a few times.")
     ] = False

@@ -43,10 +43,9 @@ def _budget(server: str) -> Any:
 class ThinkingFields(WireModel):
     """The budget of thoughts and the switch. A budget in two fields must be the same."""
 
-    reasoning_budget: Annotated[
-        Budget,
-        Field(description="Maximum tokens of thought. Null and -1 set no limit; 0 turns thinking off."),
-    ] = None
+    reasoning_budget: Budget = Field(
+        None, description="Maximum tokens of thought. Null and -1 set no limit; 0 turns thinking off."
+    )
     reasoning_budget_tokens: Budget = _budget("llama-server")
     thinking_budget: Budget = _budget("Qwen")
     thinking_budget_tokens: Budget = _budget("llama-server")
@@ -54,10 +53,9 @@ class ThinkingFields(WireModel):
     enable_thinking: Annotated[
         bool | None, Field(description="Turns thinking on or off, if the template supports it.")
     ] = None
-    thinking: Annotated[
-        Any,
-        Field(description="An object with `type` (`enabled`, `disabled`) and `budget_tokens` (Anthropic)."),
-    ] = None
+    thinking: Any = Field(
+        None, description="An object with `type` (`enabled`, `disabled`) and `budget_tokens` (Anthropic)."
+    )
     reasoning: Annotated[
         Any, Field(description="An object with `effort`, `max_tokens` and `enabled` (OpenRouter).")
     ] = None

@@ -217,12 +217,9 @@ class AllowedToolChoice(WireModel):
 class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     """A conversation to answer."""
 
-    messages: Annotated[
-        list[ChatMessage],
-        FirstError(),
-        AtMost(limits.MAX_MESSAGES, "messages"),
-        Field(description="The conversation so far."),
-    ] = Field(default_factory=list[ChatMessage])
+    messages: Annotated[list[ChatMessage], FirstError(), AtMost(limits.MAX_MESSAGES, "messages")] = Field(
+        default_factory=list[ChatMessage], description="The conversation so far."
+    )
     functions: Annotated[list[Function], FirstError(), AtMost(limits.MAX_TOOLS, "functions")] | None = None
     function_call: Literal["none", "auto"] | FunctionName | None = None
     tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
@@ -230,42 +227,34 @@ class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     parallel_tool_calls: Annotated[
         bool | None, Field(description="Allows several tool calls in one answer.")
     ] = None
-    reasoning_format: Annotated[
-        Literal["auto", "none", "deepseek"] | None,
-        Field(description="`none` leaves thoughts in the content; otherwise they are in reasoning_content."),
-    ] = None
-    reasoning_effort: Annotated[
-        Effort | None,
-        Field(description="Reasoning effort: passed to the template, and limits the tokens of thought."),
-    ] = None
-    max_tokens: Annotated[
-        Int | None,
-        Field(description="Maximum tokens to generate. Null, 0 and -1 generate until the context is full."),
-    ] = None
+    reasoning_format: Literal["auto", "none", "deepseek"] | None = Field(
+        None, description="`none` leaves thoughts in the content; otherwise they are in reasoning_content."
+    )
+    reasoning_effort: Effort | None = Field(
+        None, description="Reasoning effort: passed to the template, and limits the tokens of thought."
+    )
+    max_tokens: Int | None = Field(
+        None, description="Maximum tokens to generate. Null, 0 and -1 generate until the context is full."
+    )
     max_completion_tokens: Annotated[Int | None, Field(description="OpenAI's newer name of max_tokens.")] = (
         None
     )
     max_output_tokens: Annotated[Int | None, Field(description="The AI SDK's name of max_tokens.")] = None
-    stop_sequences: Annotated[
-        Strings | None,
-        AtMost(limits.MAX_STOPS, "stop_sequences"),
-        Field(description="The AI SDK's name of stop."),
-    ] = None
+    stop_sequences: Annotated[Strings | None, AtMost(limits.MAX_STOPS, "stop_sequences")] = Field(
+        None, description="The AI SDK's name of stop."
+    )
     add_generation_prompt: Annotated[
         bool | None, Field(description="False: the prompt does not begin an answer after the messages.")
     ] = None
-    continue_final_message: Annotated[
-        bool | None,
-        Field(
-            description="Whether the answer continues a last message of the assistant. Null: it does, unless"
-            " add_generation_prompt is false."
-        ),
-    ] = None
+    continue_final_message: bool | None = Field(
+        None,
+        description="Whether the answer continues a last message of the assistant. Null: it does, unless"
+        " add_generation_prompt is false.",
+    )
     logprobs: bool | None = False
-    top_logprobs: Annotated[
-        Count | None,
-        Field(description="With logprobs: number of most likely tokens to return besides the chosen one."),
-    ] = None
+    top_logprobs: Count | None = Field(
+        None, description="With logprobs: number of most likely tokens to return besides the chosen one."
+    )
 
 
 class TopLogprob(TypedDict):

@@ -371,23 +371,19 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
     """A conversation to continue."""
 
     input: Annotated[Input, Field(description="A user message, or the items of the conversation.")]
-    instructions: Annotated[
-        str | None,
-        Field(description="A system message before all others; the next request does not inherit it."),
-    ] = None
+    instructions: str | None = Field(
+        None, description="A system message before all others; the next request does not inherit it."
+    )
     previous_response_id: Annotated[
         str | None, Field(description="Id of a stored answer whose conversation continues.")
     ] = None
-    store: Annotated[
-        bool,
-        Field(description="Store the answer for `previous_response_id`: in memory, until it is evicted."),
-    ] = True
-    max_output_tokens: Annotated[
-        Annotated[Int, Between(1)] | None,
-        Field(
-            description="Maximum tokens to generate, including thoughts. Null generates until the context is full."
-        ),
-    ] = None
+    store: bool = Field(
+        True, description="Store the answer for `previous_response_id`: in memory, until it is evicted."
+    )
+    max_output_tokens: Annotated[Int, Between(1)] | None = Field(
+        None,
+        description="Maximum tokens to generate, including thoughts. Null generates until the context is full.",
+    )
     tools: Tools = Field(default_factory=list[Tool])
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: Annotated[bool, Field(description="Allows several tool calls in one answer.")] = True
@@ -395,10 +391,9 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
     text: TextConfig = TextConfig()
     reasoning: Reasoning = Reasoning()
     include: Annotated[Strings, AtMost(limits.MAX_INCLUDE, "include")] = Field(default_factory=list[str])
-    top_logprobs: Annotated[
-        Annotated[Int, Between(0, limits.MAX_LOGPROBS)] | None,
-        Field(description="Number of most likely tokens to return besides each token of the answer."),
-    ] = None
+    top_logprobs: Annotated[Int, Between(0, limits.MAX_LOGPROBS)] | None = Field(
+        None, description="Number of most likely tokens to return besides each token of the answer."
+    )
     truncation: Literal["auto", "disabled"] = "disabled"
     metadata: Annotated[dict[str, str], AtMost(limits.MAX_METADATA, "metadata")] = Field(
         default_factory=dict[str, str]
