@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
@@ -73,11 +72,7 @@ class InnerCalls:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._inner(self._scope(method, path, len(body), trace), receive, send)
-        return Reply(status, b"".join(parts), headers.get(b"x-request-id", b"").decode())
-
-    def _scope(self, method: str, path: str, n_bytes: int, trace: Mapping[str, str]) -> dict[str, Any]:
-        return {
+        scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -89,7 +84,7 @@ class InnerCalls:
             "root_path": "",
             "headers": [
                 (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % n_bytes),
+                (b"content-length", b"%d" % len(body)),
                 *((name.encode(), value.encode()) for name, value in trace.items()),
             ],
             "client": None,
@@ -97,3 +92,5 @@ class InnerCalls:
             "app": self._app,
             "state": {},
         }
+        await self._inner(scope, receive, send)
+        return Reply(status, b"".join(parts), headers.get(b"x-request-id", b"").decode())

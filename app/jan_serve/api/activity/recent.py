@@ -125,8 +125,8 @@ class Activities:
         self._ended: deque[Activity] = deque(maxlen=kept)
 
     def begin(self, scope: Scope, record: RequestRecord) -> None:
-        names = header_values(scope, b"user-agent")
-        program = names[0].decode("latin-1").split(" ")[0][:_PROGRAM_CHARS] if names else ""
+        name = b"".join(header_values(scope, b"user-agent")[:1]).decode("latin-1")
+        program = name.partition(" ")[0][:_PROGRAM_CHARS]
         self._running[id(record)] = Activity(record, program, time.time(), scope)
         self._prompts.begin(record.trace)
 

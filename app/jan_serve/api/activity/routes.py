@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -154,10 +155,8 @@ def activity_router(activities: Activities, totals: Callable[[], Totals], servic
     ) -> Response:
         """Requests and tokens of this key by day, model and program, the latest day first. Kept over restarts."""
         rows = await totals().rows(cache_salt.get(), days)
-        fields = TotalLine.model_fields.keys() - {"day"}
-        return json_reply(
-            {"data": [{"day": day, **{name: getattr(row, name) for name in fields}} for day, row in rows]}
-        )
+        lines = [{"day": day, **msgspec.structs.asdict(row)} for day, row in rows]
+        return json_reply(TotalLines.model_validate({"data": lines}).model_dump())
 
     @router.get(
         "/extras/why/{request_id}",
@@ -260,11 +259,9 @@ async def _shown_prompt(
 
 
 async def _text(piece: str | tuple[int, ...] | None, client: EngineClient | None) -> str:
-    if isinstance(piece, str):
-        return piece
-    if piece is None:
-        return SHOWN_MARKER
-    return str(list(piece)) if client is None else await _text_of(piece, client)
+    if isinstance(piece, tuple):
+        return str(list(piece)) if client is None else await _text_of(piece, client)
+    return SHOWN_MARKER if piece is None else piece
 
 
 async def _text_of(ids: tuple[int, ...], client: EngineClient) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Body, Query
@@ -28,12 +28,14 @@ from jan_serve.api.chats.wire import (
 )
 from jan_serve.core.caller import cache_salt
 from jan_serve.dialects.shared.error_responses import USUAL, ErrorBody, ValidationErrorBody, error_responses
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
 from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, Conflict, StoredChat
 from jan_serve.journal.journal import Journal
+
+T = TypeVar("T")
 
 _EXPORTED: Final = 100
 _EXPORTED_BYTES: Final = 8 << 20
@@ -101,7 +103,8 @@ def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponse
         owner = cache_salt.get()
         await awaited.put_in(id)
         if id is not None:
-            return json_reply({"chats": [_exported(await _found(table, id))], "before": None})
+            found = _present(await table.find(owner, id), id)
+            return json_reply({"chats": [_exported(found)], "before": None})
         listed, has_more = await table.page(owner, ChatQuery(limit=_EXPORTED, before=before))
         chats, size, last = list[dict[str, Any]](), 0, None
         for each in listed:
@@ -142,14 +145,14 @@ def _add_chats(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -
     async def get_chat(chat_id: str) -> Response:
         """Get a chat with its messages, and the version to name when it is written again."""
         await awaited.put_in(chat_id)
-        found = await _found(table, chat_id)
+        found = _present(await table.find(cache_salt.get(), chat_id), chat_id)
         return json_reply({**msgspec.structs.asdict(found.head), **msgspec.json.decode(found.content)})
 
     @router.put("/extras/chats/{chat_id}", summary="Write a chat", response_model=ChatHead)
     async def put_chat(chat_id: str, body: PutChat) -> Response:
         """Write what was said. 409 if another version than the one that it was made from is there."""
         if not ID.fullmatch(chat_id):
-            raise InvalidRequest(f"id: 1 to 64 letters, digits, - and _: {chat_id[:100]!r}", param="id")
+            raise wrong("id", f"1 to 64 letters, digits, - and _: {chat_id[:100]!r}")
         chat = await asyncio.to_thread(body.written, chat_id)
         before = await table.awaits(cache_salt.get(), chat_id)
         done = await table.put(cache_salt.get(), chat, body.version)
@@ -162,32 +165,24 @@ def _add_chats(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -
     async def change_chat(chat_id: str, body: ChangeChat) -> Response:
         """Change the title, the folder or the pin, which is no new version."""
         names = body.model_dump(exclude_none=True)
-        head = await table.change(cache_salt.get(), chat_id, names)
-        if head is None:
-            raise _no_chat(chat_id)
-        return _shown(head)
+        return _shown(_present(await table.change(cache_salt.get(), chat_id, names), chat_id))
 
     @router.delete("/extras/chats/{chat_id}", summary="Delete a chat", response_model=DeletedChat)
     async def delete_chat(chat_id: str) -> Response:
         """Delete a chat, and end what it waits for. For a day it can be restored; then it is erased."""
         await awaited.cancel(chat_id)
-        if not await table.delete(cache_salt.get(), chat_id):
-            raise _no_chat(chat_id)
+        _present(await table.delete(cache_salt.get(), chat_id) or None, chat_id)
         return json_reply({"id": chat_id, "deleted": True, "restorable_s": RESTORABLE_MS // 1_000})
 
     @router.post("/extras/chats/{chat_id}/restore", summary="Restore a chat", response_model=ChatHead)
     async def restore_chat(chat_id: str) -> Response:
         """Take back the deletion of a chat."""
-        head = await table.restore(cache_salt.get(), chat_id)
-        if head is None:
-            raise _no_chat(chat_id)
-        return _shown(head)
+        return _shown(_present(await table.restore(cache_salt.get(), chat_id), chat_id))
 
 
-async def _found(table: ChatTable, chat_id: str) -> StoredChat:
-    found = await table.find(cache_salt.get(), chat_id)
+def _present(found: T | None, chat_id: str) -> T:
     if found is None:
-        raise _no_chat(chat_id)
+        raise http_problem(HTTPStatus.NOT_FOUND, "chat_not_found", f"There is no chat {chat_id[:100]!r}.")
     return found
 
 
@@ -201,17 +196,11 @@ def _shown(head: ChatSummary) -> Response:
     return json_reply(msgspec.structs.asdict(head) | {"excerpt": ""})
 
 
-def _no_chat(chat_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "chat_not_found", f"There is no chat {chat_id[:100]!r}.")
-
-
 def _conflict(conflict: Conflict, version: int) -> HttpError:
     if conflict.version is None:
-        return http_problem(
-            HTTPStatus.CONFLICT, "chat_deleted", "The chat is deleted. `restore` brings it back."
-        )
+        return http_problem(409, "chat_deleted", "The chat is deleted. `restore` brings it back.")
     return http_problem(
-        HTTPStatus.CONFLICT,
+        409,
         "chat_conflict",
         f"The chat has changed: its version is {conflict.version}, and this was made from {version}. Get it, and write"
         " what both have.",

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from jan_serve.dialects.shared.wire_types import Between, FirstError, Int, WireModel
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.wire_types import Between, FirstError, Int, WireModel, wrong
 from jan_serve.http.replies import json_bytes
 from jan_serve.journal.chats import ChatToStore
 
@@ -105,20 +104,14 @@ class ChatContent(WireModel):
         every = [*_walked(self.messages)]
         awaits = tuple(message.response for message in every if message.response is not None)
         if len(awaits) > MAX_AWAITED:
-            raise InvalidRequest(
-                f"messages: more than {MAX_AWAITED} items have a `response`", param="messages"
-            )
+            raise wrong("messages", f"more than {MAX_AWAITED} items have a `response`")
         content = {
             "settings": self.settings.model_dump(),
             "messages": [message.model_dump(exclude_unset=True) for message in self.messages],
         }
         return ChatToStore(
+            **self.model_dump(include={"title", "folder", "pinned", "created", "updated"}),
             id=chat_id,
-            title=self.title,
-            folder=self.folder,
-            pinned=self.pinned,
-            created=self.created,
-            updated=self.updated,
             messages=len(self.messages),
             content=json_bytes(content),
             text="\n".join(chain.from_iterable(map(_texts, every))),
@@ -234,14 +227,10 @@ def _walked(messages: list[Message]) -> Iterator[Message]:
     while waiting:
         line, depth = waiting.pop()
         if depth > MAX_BRANCHES:
-            raise InvalidRequest(
-                f"messages: has more than {MAX_BRANCHES} versions within versions", param="messages"
-            )
+            raise wrong("messages", f"has more than {MAX_BRANCHES} versions within versions")
         for message in line:
             seen += 1
             if seen > MAX_MESSAGES:
-                raise InvalidRequest(
-                    f"messages: has more than {MAX_MESSAGES} items with all versions", param="messages"
-                )
+                raise wrong("messages", f"has more than {MAX_MESSAGES} items with all versions")
             yield message
             waiting += ((tail, depth + 1) for tail in message.versions or ())

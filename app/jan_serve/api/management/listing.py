@@ -120,7 +120,7 @@ def _model(
         "meta": meta(model, state),
         "running": state.leases if state is not None else 0,
         "queued": state.waiting if state is not None else 0,
-        "ttl_s": _rounded(state.ttl_left_s) if state is not None else None,
+        "ttl_s": round(state.ttl_left_s, 1) if state is not None and state.ttl_left_s is not None else None,
         "pinned": state is not None and state.pinned,
         "group": state.group if state is not None else None,
         "lora": list(model.adapters),
@@ -170,10 +170,6 @@ def _memory(state: ModelStatus | None) -> wire.Memory | None:
         "kv_cache": facts.kv_bytes if facts is not None else None,
         "resident": (state.stats.rss_bytes or None) if facts is not None else None,
     }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)
 
 
 Event = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -80,18 +80,14 @@ class Pulls:
 
     async def pull(self, requested: str, plan: PullPlan) -> wire.Pulled:
         """Raises as ModelLibrary.pull; cancelling keeps the partial download."""
-        watcher = self._watch(requested, plan)
-        try:
+        with self._watched(requested, plan) as watcher:
             return pulled(plan, await self._library.pull(plan, watcher))
-        finally:
-            self._watchers.remove(watcher)
 
     async def events(self, requested: str, plan: PullPlan) -> AsyncGenerator[Event]:
         """`download_progress` events, then `download_finished`. Closing the stream stops the pull and keeps the partial
         download. Raises as ModelLibrary.pull.
         """
-        watcher = self._watch(requested, plan)
-        try:
+        with self._watched(requested, plan) as watcher:
             yield watcher.begin()
             async with running(self._library.pull(plan, watcher)) as work:
                 while not work.done():
@@ -101,8 +97,6 @@ class Pulls:
                     for event in watcher.take():
                         yield event
                 yield _event(requested, "download_finished", {**pulled(plan, work.result())})
-        finally:
-            self._watchers.remove(watcher)
 
     def begin(self, requested: str, plan: PullPlan) -> asyncio.Task[None]:
         """Pull in the background; `downloads` shows its progress, the log its end. Returns the running pull."""
@@ -123,10 +117,14 @@ class Pulls:
         """Stop the pulls whose progress is streamed, which ends with this error."""
         self._ending = error
 
-    def _watch(self, requested: str, plan: PullPlan) -> _Watcher:
+    @contextlib.contextmanager
+    def _watched(self, requested: str, plan: PullPlan) -> Generator[_Watcher]:
         watcher = _Watcher(requested, plan)
         self._watchers.append(watcher)
-        return watcher
+        try:
+            yield watcher
+        finally:
+            self._watchers.remove(watcher)
 
     async def _in_background(self, requested: str, plan: PullPlan) -> None:
         try:

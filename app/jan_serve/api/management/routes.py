@@ -30,7 +30,6 @@ from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import STREAMED, EventStream, StreamSettings, frames_of
-from jan_serve.store.library import ModelLibrary
 from jan_serve.store.measurements import certified
 
 logger = logging.getLogger(__name__)
@@ -44,17 +43,9 @@ def management_router(
 ) -> APIRouter:
     """data_dir: has what was measured of models."""
     router = APIRouter(route_class=JsonRoute, tags=["Models"], responses=_ERRORS)
-    _list_routes(router, management, pulls, streams, data_dir)
     _memory_routes(router, management, pulls, streams)
-    _pull_routes(router, management, pulls, streams)
-    _import_routes(router, management.library)
-    _delete_routes(router, management)
-    return router
+    _disk_routes(router, management, pulls, streams)
 
-
-def _list_routes(
-    router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings, data_dir: Path
-) -> None:
     @router.get("/models", summary="Models and their state", response_model=wire.ManagedModels)
     async def list_models() -> Response:
         """Every model on disk with its state, and the running downloads."""
@@ -69,9 +60,10 @@ def _list_routes(
     @router.get("/models/sse", summary="Events of models", responses=_STREAMED)
     async def watch_models() -> Response:
         """Events of all models, until the client disconnects."""
-        events = all_events(management, pulls)
-        frames = (frame(event) async for event in events)
+        frames = (frame(event) async for event in all_events(management, pulls))
         return EventStream(frames, streams)
+
+    return router
 
 
 def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
@@ -108,8 +100,8 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
         return json_reply({"success": True, "model": name})
 
 
-def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
-    library = management.library
+def _disk_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
+    manager, library = management.manager, management.library
 
     @router.post("/models/pull", summary="Download a model", response_model=wire.Pulled, responses=_STREAMED)
     async def pull(request: Request, body: wire.PullRequest) -> Response:
@@ -126,8 +118,6 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
         management.keep(pulls.begin(body.model, plan))
         return json_reply({"success": True, "model": plan.name})
 
-
-def _import_routes(router: APIRouter, library: ModelLibrary) -> None:
     @router.get("/models/import", summary="Models of other programs", response_model=wire.FoundModels)
     async def list_found() -> Response:
         """Models of Ollama, LM Studio, Jan and the Hugging Face cache on this machine."""
@@ -139,10 +129,6 @@ def _import_routes(router: APIRouter, library: ModelLibrary) -> None:
         record = await library.take_over(body.model)
         logger.info("imported %s from %s", record.name, record.source.kind)
         return json_reply({"success": True, "model": record.name})
-
-
-def _delete_routes(router: APIRouter, management: Management) -> None:
-    manager, library = management.manager, management.library
 
     @router.delete("/models/{name:path}", summary="Delete a model", response_model=wire.Deleted)
     async def delete(name: str) -> Response:

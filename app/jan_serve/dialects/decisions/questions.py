@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
+from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel, wrong
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.decisions import LabelledQuestion, Option, Question, rendered
 
@@ -242,9 +242,7 @@ def decide_questions(body: DecideRequest) -> dict[str, AskedQuestion]:
     _check_some(body.questions)
     asked = {name: _typed_question(f"questions.{name}", one) for name, one in body.questions.items()}
     if (count := sum(len(one.questions) for one in asked.values())) > MAX_ASKED:
-        raise InvalidRequest(
-            f"questions: {count} with each option of `several`, the limit is {MAX_ASKED}", param="questions"
-        )
+        raise wrong("questions", f"{count} with each option of `several`, the limit is {MAX_ASKED}")
     return asked
 
 
@@ -326,4 +324,4 @@ def _checked(field: str, text: str, options: list[Option], values: tuple[Value, 
 
 def _check_some(questions: object) -> None:
     if not questions:
-        raise InvalidRequest("questions: at least one question is needed", param="questions")
+        raise wrong("questions", "at least one question is needed")

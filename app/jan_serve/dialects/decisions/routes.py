@@ -33,7 +33,8 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.answers import count_tokens, on_model
 from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, ErrorBody, error_responses
-from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.dialects.shared.wire_types import wrong
+from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation import decisions
 from jan_serve.generation.decisions import Decided, calibrate, check_enough, rendered
 from jan_serve.generation.service import GenerationService
@@ -196,9 +197,7 @@ def _decide_routes(router: APIRouter, service: GenerationService, store: ModelSt
         """Answer questions about a text with the probability of each option. Nothing is generated."""
         asked = decide_questions(body)
         if body.calibrated and body.temperature != 1.0:
-            raise InvalidRequest(
-                "temperature: a calibrated request has the calibration's", param="temperature"
-            )
+            raise wrong("temperature", "a calibrated request has the calibration's")
         found = await decided(request, body, asked, **_reading(body))
         return json_reply(decide_reply(body, asked, *found))
 
@@ -261,8 +260,7 @@ async def _calibration_of(store: ModelStore | None, decided: Decided) -> Calibra
     _check_whole(decided)
     _, calibration = await _kept(store).calibration(decided.model)
     if calibration is None:
-        raise InvalidRequest(
-            f"calibrated: `{decided.model}` has no calibration; POST /v1/decide/calibration makes one.",
-            param="calibrated",
+        raise wrong(
+            "calibrated", f"`{decided.model}` has no calibration; POST /v1/decide/calibration makes one."
         )
     return calibration

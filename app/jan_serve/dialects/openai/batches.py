@@ -24,8 +24,7 @@ from jan_serve.dialects.openai.parse_common import check_metadata
 from jan_serve.dialects.openai.render_common import Page, listed
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.batch_lines import MAX_LINES, Faults, embedded, json_lines, own_batch
-from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, WireModel
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, WireModel, wrong
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.replies import json_reply
@@ -216,30 +215,25 @@ def _upload(fields: list[FormField]) -> tuple[FormField, int]:
     found: dict[str, FormField] = {}
     for field in fields:
         if field.name not in FORM_SCHEMA["properties"]:
-            raise InvalidRequest(f"{field.name[:100]}: no field of this form", param=field.name[:100])
+            raise wrong(field.name[:100], "no field of this form")
         if field.name in found:
-            raise InvalidRequest(f"{field.name}: given twice", param=field.name)
+            raise wrong(field.name, "given twice")
         found[field.name] = field
     for name in ("file", "purpose"):
         if name not in found:
-            raise InvalidRequest(f"{name}: the form lacks it", param=name)
+            raise wrong(name, "the form lacks it")
     purpose = found["purpose"].text()
     if purpose != PURPOSE:
-        raise InvalidRequest(
-            f"purpose: {purpose[:80]!r} has no use here; it must be {PURPOSE}", param="purpose"
-        )
+        raise wrong("purpose", f"{purpose[:80]!r} has no use here; it must be {PURPOSE}")
     if not found["file"].data.strip():
-        raise InvalidRequest("file: it is empty", param="file")
+        raise wrong("file", "it is empty")
     seconds = found.get("expires_after[seconds]")
     return found["file"], KEPT_S if seconds is None else _seconds(seconds.text())
 
 
 def _seconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and _MIN_TTL_S <= int(text) <= _MAX_TTL_S):
-        raise InvalidRequest(
-            f"expires_after[seconds]: a number from {_MIN_TTL_S} to {_MAX_TTL_S}",
-            param="expires_after[seconds]",
-        )
+        raise wrong("expires_after[seconds]", f"a number from {_MIN_TTL_S} to {_MAX_TTL_S}")
     return int(text)
 
 
@@ -306,9 +300,7 @@ def _window_s(text: str) -> int:
     window = _WINDOW.fullmatch(text)
     seconds = int(window[1]) * (3_600 if window[2] == "h" else 86_400) if window is not None else 0
     if not 0 < seconds <= _MAX_TTL_S:
-        raise InvalidRequest(
-            "completion_window: 24h, or another number of hours or days up to 30d", param="completion_window"
-        )
+        raise wrong("completion_window", "24h, or another number of hours or days up to 30d")
     return seconds
 
 

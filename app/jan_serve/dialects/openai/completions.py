@@ -36,8 +36,7 @@ from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import StopDetail, answer, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
-from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens, wrong
 from jan_serve.generation.service import LeasedModel, generate_batch
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import STREAMED
@@ -119,7 +118,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
 def _prompt(item: str | tuple[int, ...], suffix: str | None) -> Prompt:
     if suffix:
         if isinstance(item, tuple):
-            raise InvalidRequest("suffix: needs the prompt as text, not as token ids", param="suffix")
+            raise wrong("suffix", "needs the prompt as text, not as token ids")
         return InfillPrompt(item, suffix, prefix_only=True)
     return TextPrompt(item) if isinstance(item, str) else TokenPrompt(item)
 

@@ -46,8 +46,8 @@ from jan_serve.dialects.shared.wire_types import (
     Strings,
     TextsOrTokens,
     WireModel,
+    wrong,
 )
-from jan_serve.errors import InvalidRequest
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import STREAMED
@@ -258,14 +258,12 @@ def _letters(body: AnswerFields) -> str:
     if isinstance(samplers, str):
         unknown = [letter for letter in samplers if letter not in SAMPLERS.values()]
         if unknown:
-            raise InvalidRequest(f"samplers: {unknown[0]!r} is no letter of a sampler", param="samplers")
+            raise wrong("samplers", f"{unknown[0]!r} is no letter of a sampler")
         return samplers
     samplers = [_OTHER_NAMES.get(name, name) for name in samplers]
     for name in samplers:
         if name not in SAMPLERS:
-            raise InvalidRequest(
-                f"samplers: {name[:40]!r} is not one of {', '.join(SAMPLERS)}", param="samplers"
-            )
+            raise wrong("samplers", f"{name[:40]!r} is not one of {', '.join(SAMPLERS)}")
     return "".join(SAMPLERS[name] for name in samplers)
 
 

@@ -29,7 +29,7 @@ from jan_serve.dialects.shared.generation_fields import (
     ttl_s,
 )
 from jan_serve.dialects.shared.thinking_fields import thinking_budget, thinking_switch
-from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.dialects.shared.wire_types import MAX_INT, wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
@@ -109,7 +109,7 @@ def adapter_choices(lora: Sequence[str | Adapter] | None) -> tuple[AdapterChoice
 def _choice(item: Adapter) -> AdapterChoice:
     references = [value for value in (item.name, item.id) if value is not None]
     if len(references) != 1:
-        raise InvalidRequest("lora: each object needs a `name` or an `id`, and not both", param="lora")
+        raise wrong("lora", "each object needs a `name` or an `id`, and not both")
     return AdapterChoice(references[0], item.scale)
 
 
@@ -171,7 +171,7 @@ def bias_by_text(body: SamplingFields) -> dict[str, float]:
         return {}
     for text, bias in body.logit_bias.items():
         if not text:
-            raise InvalidRequest("logit_bias: an empty text has no token", param="logit_bias")
+            raise wrong("logit_bias", "an empty text has no token")
         _check_bias(text, bias)
     return dict(body.logit_bias)
 
@@ -196,9 +196,8 @@ def _bias_by_id(body: SamplingFields) -> dict[int, float]:
     by_id: dict[int, float] = {}
     for key, bias in body.logit_bias.items():
         if not key.isascii() or not key.isdigit() or len(key) > 10:
-            raise InvalidRequest(
-                f"logit_bias: {key[:40]!r} is not a token id; for texts set logit_bias_type to `tokens`",
-                param="logit_bias",
+            raise wrong(
+                "logit_bias", f"{key[:40]!r} is not a token id; for texts set logit_bias_type to `tokens`"
             )
         _check_bias(key, bias)
         by_id[int(key)] = bias
@@ -207,17 +206,16 @@ def _bias_by_id(body: SamplingFields) -> dict[int, float]:
 
 def _check_bias(key: str, bias: float) -> None:
     if not -limits.MAX_BIAS <= bias <= limits.MAX_BIAS:
-        raise InvalidRequest(
-            f"logit_bias: the bias of {key[:40]!r} must be from {-limits.MAX_BIAS:g} to {limits.MAX_BIAS:g}",
-            param="logit_bias",
+        raise wrong(
+            "logit_bias", f"the bias of {key[:40]!r} must be from {-limits.MAX_BIAS:g} to {limits.MAX_BIAS:g}"
         )
 
 
 def check_metadata(metadata: dict[str, str]) -> None:
     for key, value in metadata.items():
         if len(key) > limits.MAX_METADATA_KEY or len(value) > limits.MAX_METADATA_VALUE:
-            raise InvalidRequest(
-                f"metadata: keys have {limits.MAX_METADATA_KEY} characters at most, and values"
+            raise wrong(
+                "metadata",
+                f"keys have {limits.MAX_METADATA_KEY} characters at most, and values"
                 f" {limits.MAX_METADATA_VALUE}",
-                param="metadata",
             )

@@ -21,8 +21,8 @@ from jan_serve.core.request import RESPONSE_FORMAT
 from jan_serve.dialects.openai.wire_common import ConstraintFields, ResponseFormat
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.thinking_fields import value_at
-from jan_serve.dialects.shared.wire_types import check_count
-from jan_serve.errors import InvalidJson, InvalidRequest, InvalidSchema
+from jan_serve.dialects.shared.wire_types import check_count, wrong
+from jan_serve.errors import InvalidJson, InvalidSchema
 from jan_serve.http.errors import invalid_value
 from jan_serve.http.strict_json import decode_json
 
@@ -41,7 +41,7 @@ def constraint_of(body: ConstraintFields) -> RequestedConstraint:
     """Raises InvalidRequest for a field that cannot be honoured, and for two that contradict each other."""
     for field, reason in _REFUSED.items():
         if value_at(body, field) not in _ABSENT:
-            raise InvalidRequest(f"{field}: not on this server: {reason}", param=field)
+            raise wrong(field, f"not on this server: {reason}")
     found = RequestedConstraint()
     for field, read in _SPELLINGS.items():
         value = value_at(body, field)
@@ -60,9 +60,7 @@ def _both(one: RequestedConstraint, other: RequestedConstraint) -> RequestedCons
     for wide, narrow in ((one, other), (other, one)):
         if isinstance(wide.constraint, JsonObjectConstraint) and _is_of_objects(narrow.constraint):
             return narrow
-    raise InvalidRequest(
-        f"{other.field}: contradicts `{one.field}`: one of them may constrain the text", param=other.field
-    )
+    raise wrong(other.field, f"contradicts `{one.field}`: one of them may constrain the text")
 
 
 def _canonical(constraint: Constraint | None) -> bytes:
@@ -95,7 +93,7 @@ def _format(value: Any, field: str) -> Constraint | None:
         case "text":
             return None
         case "structural_tag":
-            raise InvalidRequest(f"{field}: not on this server: {_TAGS}", param=field)
+            raise wrong(field, f"not on this server: {_TAGS}")
         case "grammar" | "ebnf":
             return GbnfConstraint(_text(value, field, value.grammar, value.ebnf, value.value))
         case "regex" | "regex_schema":
@@ -114,7 +112,7 @@ def _text(form: ResponseFormat, field: str, *values: Any) -> str:
     found = next((value for value in values if value is not None), None)
     if not isinstance(found, str):
         needed = "a pattern" if form.type.startswith("regex") else "a grammar"
-        raise InvalidRequest(f"{field}: `{form.type}` needs {needed}, a text", param=field)
+        raise wrong(field, f"`{form.type}` needs {needed}, a text")
     return found
 
 
@@ -124,7 +122,7 @@ def _json(form: ResponseFormat, field: str) -> Constraint:
         order = PropertyOrder(form.property_order) if form.property_order else None
         return msgspec.structs.replace(_schema(schema, field), whitespace=whitespace, property_order=order)
     if form.type == "json_schema":
-        raise InvalidRequest(f"{field}: `json_schema` needs a schema", param=field)
+        raise wrong(field, "`json_schema` needs a schema")
     return JsonObjectConstraint(whitespace)
 
 
@@ -150,7 +148,7 @@ def _schema(value: Any, field: str) -> JsonSchemaConstraint:
             value = decode_json(value.encode(), limits.MAX_SCHEMA_DEPTH)
         except InvalidJson as error:
             reason = error.message.replace("The request body", "the text")
-            raise InvalidRequest(f"{field}: not a JSON Schema: {reason}", param=field) from None
+            raise wrong(field, f"not a JSON Schema: {reason}") from None
     if not isinstance(value, dict | bool):
         raise InvalidSchema("", "a schema is an object or a boolean", param=field).about(field)
     return JsonSchemaConstraint(value)
@@ -158,13 +156,13 @@ def _schema(value: Any, field: str) -> JsonSchemaConstraint:
 
 def _any_object(value: Any, field: str) -> Constraint | None:
     if not isinstance(value, bool):
-        raise InvalidRequest(f"{field}: must be true or false", param=field)
+        raise wrong(field, "must be true or false")
     return JsonObjectConstraint() if value else None
 
 
 def _regex(value: Any, field: str) -> Constraint:
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: must be a regular expression, a text", param=field)
+        raise wrong(field, "must be a regular expression, a text")
     return RegexConstraint(value)
 
 
@@ -172,14 +170,14 @@ def _gbnf(value: Any, field: str) -> Constraint | None:
     if isinstance(value, dict | ResponseFormat):
         return _format(value, field)
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: must be GBNF, a text", param=field)
+        raise wrong(field, "must be GBNF, a text")
     return GbnfConstraint(value)
 
 
 def _choice(value: Any, field: str) -> Constraint:
     texts = cast(list[Any], value) if isinstance(value, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise InvalidRequest(f"{field}: must be a list of at least one text", param=field)
+        raise wrong(field, "must be a list of at least one text")
     check_count(texts, limits.MAX_CONSTRAINT_CHOICES, field)
     return RegexConstraint("|".join(text.translate(_SYNTAX) for text in texts))
 
@@ -188,7 +186,7 @@ def _ollama_format(value: Any, field: str) -> Constraint | None:
     if isinstance(value, dict):
         return _schema(value, field)
     if value not in ("", "json"):
-        raise InvalidRequest(f"{field}: must be `json` or a JSON Schema", param=field)
+        raise wrong(field, "must be `json` or a JSON Schema")
     return JsonObjectConstraint() if value else None
 
 

@@ -31,7 +31,7 @@ from jan_serve.dialects.openai.chat.wire import (
 )
 from jan_serve.dialects.openai.chat.wire import Usage as WireUsage
 from jan_serve.dialects.openai.wire_common import ReportFields
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.wire_types import wrong
 
 FINGERPRINT: Final = f"jan-serve {__version__}"
 """What wrote an answer, besides its model: OpenAI's `system_fingerprint`."""
@@ -162,7 +162,7 @@ def page(rows: Sequence[Mapping[str, Any]], after: str | None, limit: int) -> Pa
     """The first rows behind one. Raises InvalidRequest for an `after` that is none of them."""
     ids = [row["id"] for row in rows]
     if after is not None and after not in ids:
-        raise InvalidRequest(f"after: there is no item {after[:100]!r}", param="after")
+        raise wrong("after", f"there is no item {after[:100]!r}")
     start = 0 if after is None else ids.index(after) + 1
     return listed(rows[start : start + limit], start + limit < len(rows))
 

@@ -21,7 +21,7 @@ from jan_serve.dialects.openai.outline import LLAMA_PATH
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.wire_common import ConstraintFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.wire_types import MAX_INT, AtMost, Ints, WireModel
+from jan_serve.dialects.shared.wire_types import MAX_INT, AtMost, Ints, WireModel, wrong
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
@@ -115,7 +115,7 @@ def _detokenize(tokens: Sequence[int], **options: bool) -> Callable[[LeasedModel
     """Raises InvalidRequest for a number that no token has."""
     for token in tokens:
         if not 0 <= token <= MAX_INT:
-            raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
+            raise wrong("tokens", f"{str(token)[:20]} is not a token id")
     return partial(LeasedModel.detokenize, tokens=tokens, **options)
 
 
@@ -166,7 +166,7 @@ def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
         """Say what a JSON Schema costs, or which keyword to change if it is rejected. Needs no model."""
         constraint, _ = constraint_of(body)
         if not isinstance(constraint, JsonSchemaConstraint):
-            raise InvalidRequest("response_format: a JSON Schema is needed", param="response_format")
+            raise wrong("response_format", "a JSON Schema is needed")
         explanation = await while_connected(request, preparer.explain(constraint))
         return json_reply({"compiles": explanation.compiles, "lines": list(explanation.lines)})
 

@@ -25,6 +25,7 @@ from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import FoldedAnswer, answer
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
+from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidAudio, InvalidRequest
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.sse import STREAMED
@@ -106,18 +107,18 @@ def transcription_form(fields: Sequence[FormField]) -> TranscriptionRequest:
         if name in _REFUSED:
             raise InvalidRequest(_REFUSED[name], param=name.removesuffix("[]"))
         if name in found:
-            raise InvalidRequest(f"{name}: given twice", param=name)
+            raise wrong(name, "given twice")
         if name == "file":
             found[name] = field.data
         elif name in TranscriptionRequest.__struct_fields__:
             found[name] = _value(name, field.text())
         elif name not in _IGNORED:
-            raise InvalidRequest(f"{name[:100]}: no field of this form", param=name[:100])
+            raise wrong(name[:100], "no field of this form")
     if "file" not in found:
-        raise InvalidRequest("file: the form has no file", param="file")
+        raise wrong("file", "the form has no file")
     request = TranscriptionRequest(**found)
     if request.stream and request.response_format == "verbose_json":
-        raise InvalidRequest("response_format: a stream is json or text", param="response_format")
+        raise wrong("response_format", "a stream is json or text")
     return request
 
 
@@ -137,7 +138,7 @@ def generation_request(request: TranscriptionRequest) -> GenerationRequest:
 
 def _value(name: str, text: str) -> Any:
     if len(text) > _MAX_TEXT:
-        raise InvalidRequest(f"{name}: {len(text)} characters; the limit is {_MAX_TEXT}", param=name)
+        raise wrong(name, f"{len(text)} characters; the limit is {_MAX_TEXT}")
     match name:
         case "temperature":
             return _temperature(text)
@@ -162,7 +163,7 @@ def _temperature(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InvalidRequest("temperature: not a number", param="temperature")
+        raise wrong("temperature", "not a number")
     require("temperature", value, 0, limits.MAX_TEMPERATURE)
     return value
 

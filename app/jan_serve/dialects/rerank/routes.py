@@ -18,8 +18,7 @@ from jan_serve.dialects.rerank.outline import COHERE, PLAIN
 from jan_serve.dialects.shared.answers import on_model
 from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, error_responses
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
-from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel, wrong
 from jan_serve.generation.scoring import Ranked, probability, rank
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.json_body import JsonRoute
@@ -139,7 +138,7 @@ class CohereError(BaseModel):
 
 def texts_of(documents: Sequence[str | DocumentObject] | None, field: str) -> tuple[str, ...]:
     if not documents:
-        raise InvalidRequest(f"{field}: at least one document is needed", param=field)
+        raise wrong(field, "at least one document is needed")
     return tuple(item if isinstance(item, str) else item.text for item in documents)
 
 
@@ -161,7 +160,7 @@ def rerank_router(services: Services) -> APIRouter:
 
     async def ranked(request: Request, body: _RankFields, texts: Sequence[str], *, truncate: bool) -> Ranked:
         if not body.query.strip():
-            raise InvalidRequest("query: is empty", param="query")
+            raise wrong("query", "is empty")
         cut = body.max_tokens_per_doc
         work = partial(rank, query=body.query, documents=texts, max_document_tokens=cut, truncate=truncate)
         return await on_model(request, service, body.model, work)
@@ -169,7 +168,7 @@ def rerank_router(services: Services) -> APIRouter:
     async def rerank(request: Request, body: RerankRequest) -> Response:
         """Score documents by how well they answer a query. A list of scores if the body has `texts`."""
         if body.documents is not None and body.texts is not None:
-            raise InvalidRequest("texts: send `documents` or `texts`, not both", param="texts")
+            raise wrong("texts", "send `documents` or `texts`, not both")
         is_plain = body.texts is None
         texts = texts_of(body.documents, "documents") if is_plain else texts_of(body.texts, "texts")
         found = await ranked(request, body, texts, truncate=bool(body.truncate or body.truncation))

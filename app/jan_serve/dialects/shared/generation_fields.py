@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from jan_serve.core.request import ESCAPES, RepetitionDetection
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.wire_types import Between, Int, WireModel
+from jan_serve.dialects.shared.wire_types import Between, Int, WireModel, wrong
 from jan_serve.errors import InvalidRequest
 
 
@@ -34,7 +34,7 @@ def require(field: str, value: float, low: float, high: float) -> None:
 
 def out_of_range(field: str, value: float, words: str) -> InvalidRequest:
     shown = f", got {value}" if len(str(value)) <= 40 else ""
-    return InvalidRequest(f"{field}: must be {words}{shown}", param=field)
+    return wrong(field, f"must be {words}{shown}")
 
 
 MAX_STOP_CHARS: Final = 1_024
@@ -47,12 +47,9 @@ def stop_texts(
     stops = (*([stop] if isinstance(stop, str) else stop or ()), *more)
     for text in stops:
         if not text:
-            raise InvalidRequest(f"{field}: an empty text would end every answer at once", param=field)
+            raise wrong(field, "an empty text would end every answer at once")
         if len(text) > MAX_STOP_CHARS:
-            raise InvalidRequest(
-                f"{field}: a text of {len(text)} characters is too long, the limit is {MAX_STOP_CHARS}",
-                param=field,
-            )
+            raise wrong(field, f"a text of {len(text)} characters is too long, the limit is {MAX_STOP_CHARS}")
     return tuple(dict.fromkeys(stops))
 
 
@@ -84,7 +81,7 @@ def repetition_detection(fields: RepetitionFields | None) -> RepetitionDetection
         return None
     name = "repetition_detection"
     if fields.min_pattern_size > fields.max_pattern_size:
-        raise InvalidRequest(f"{name}: min_pattern_size is above max_pattern_size", param=name)
+        raise wrong(name, "min_pattern_size is above max_pattern_size")
     if fields.min_count < _LEAST_COUNT:
         raise InvalidRequest(f"{name}.min_count: must be {_LEAST_COUNT} or more", param=name)
     return RepetitionDetection(
@@ -119,9 +116,7 @@ def ttl_s(value: int | float | str | None, field: str = "keep_alive") -> float |
         return None
     seconds = _seconds(value) if isinstance(value, str) else _as_float(value)
     if seconds is None or seconds != seconds or seconds in (float("inf"), float("-inf")):
-        raise InvalidRequest(
-            f"{field}: must be a number of seconds or a duration such as `10m` or `1h30m`", param=field
-        )
+        raise wrong(field, "must be a number of seconds or a duration such as `10m` or `1h30m`")
     return -1.0 if seconds < 0 else seconds
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from pydantic import BaseModel, Field
 
-from jan_serve.dialects.shared.wire_types import MAX_INT, Between, Int, WireModel
+from jan_serve.dialects.shared.wire_types import MAX_INT, Between, Int, WireModel, wrong
 from jan_serve.errors import InvalidRequest
 
 _BUDGETS: Final = (
@@ -87,7 +87,7 @@ def thinking_budget(body: ThinkingFields) -> int | None:
         found[path] = min(value, MAX_INT)
     if len(set(found.values())) > 1:
         first, *_, last = found
-        raise InvalidRequest(f"{last}: contradicts `{first}`: both limit the tokens of thought", param=last)
+        raise wrong(last, f"contradicts `{first}`: both limit the tokens of thought")
     return next(iter(found.values()), None)
 
 

@@ -120,10 +120,15 @@ class AtMost(msgspec.Struct, frozen=True):
         return value
 
 
+def wrong(field: str, text: str) -> InvalidRequest:
+    """The error about a field. text: the rest of a sentence that begins with its name."""
+    return InvalidRequest(f"{field}: {text}", param=field)
+
+
 def check_count(value: Sized, limit: int, field: str) -> None:
     """Raises InvalidRequest for more than `limit` items."""
     if len(value) > limit:
-        raise InvalidRequest(f"{field}: has {len(value)} items, the limit is {limit}", param=field)
+        raise wrong(field, f"has {len(value)} items, the limit is {limit}")
 
 
 Inputs = list[str | tuple[int, ...]]
@@ -172,13 +177,13 @@ class TextsOrTokens(msgspec.Struct, frozen=True):
             if not isinstance(item, int) or isinstance(item, bool):
                 raise self._wrong_type()
             if not 0 <= item <= MAX_INT:
-                raise InvalidRequest(f"{self.field}: {str(item)[:20]} is not a token id", param=self.field)
+                raise wrong(self.field, f"{str(item)[:20]} is not a token id")
             ids.append(item)
         return tuple(ids)
 
     def _refuse_empty(self, items: list[object]) -> None:
         if not items:
-            raise InvalidRequest(f"{self.field}: an empty list has nothing to work on", param=self.field)
+            raise wrong(self.field, "an empty list has nothing to work on")
 
     def _wrong_type(self) -> PydanticCustomError:
         return PydanticCustomError(

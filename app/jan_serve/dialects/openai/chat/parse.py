@@ -34,6 +34,7 @@ from jan_serve.dialects.openai.wire_common import Effort
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.dialects.shared.thinking_fields import UNREAD_THOUGHT, earlier_thought, value_at
+from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 UNLIMITED = -1
@@ -87,16 +88,12 @@ def _continues(body: wire.CreateChatCompletionRequest) -> bool:
     if not body.continue_final_message:
         return body.continue_final_message is None and body.add_generation_prompt is not False
     if body.add_generation_prompt:
-        raise InvalidRequest(
-            "continue_final_message: contradicts `add_generation_prompt`: an answer is continued or begun",
-            param="continue_final_message",
+        raise wrong(
+            "continue_final_message", "contradicts `add_generation_prompt`: an answer is continued or begun"
         )
     last = body.messages[-1] if body.messages else None
     if not isinstance(last, wire.AssistantMessage) or _tool_calls(last):
-        raise InvalidRequest(
-            "continue_final_message: needs a last message of the assistant, without calls",
-            param="continue_final_message",
-        )
+        raise wrong("continue_final_message", "needs a last message of the assistant, without calls")
     return True
 
 
@@ -111,9 +108,8 @@ def _max_tokens(body: wire.CreateChatCompletionRequest) -> int | None:
         value: int | None = getattr(body, name)
         if value is not None:
             if value < UNLIMITED:
-                raise InvalidRequest(
-                    f"{name}: must be {UNLIMITED} (until the context ends) or more, got {str(value)[:20]}",
-                    param=name,
+                raise wrong(
+                    name, f"must be {UNLIMITED} (until the context ends) or more, got {str(value)[:20]}"
                 )
             return value if value > 0 else None
     return None

@@ -11,6 +11,7 @@ import msgspec
 from jan_serve.core import messages as core
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.dialects.openai.chat.wire import RefusalPart, TextPart
 from jan_serve.dialects.openai.parse_common import (
     check_metadata,
     document_part,
@@ -36,10 +37,9 @@ from jan_serve.dialects.openai.responses.wire import (
     MediaPart,
     MessageItem,
     ReasoningItem,
-    RefusalPart,
-    TextPart,
 )
 from jan_serve.dialects.shared.thinking_fields import SUMMARY, THOUGHT, UNREAD_THOUGHT
+from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
@@ -224,7 +224,9 @@ def response_request(
 
     Raises InvalidRequest.
     """
-    _reject_unsupported(body)
+    for field, reason in _UNSUPPORTED.items():
+        if getattr(body, field):
+            raise wrong(field, f"not on this server: {reason}")
     if body.background and not body.store:
         raise InvalidRequest("background: such an answer is stored, and `store` is false", param="store")
     check_metadata(body.metadata)
@@ -235,15 +237,12 @@ def response_request(
     if body.instructions:
         messages = (Message(role="system", content=body.instructions), *messages)
     if not messages:
-        raise InvalidRequest("input: at least one message is needed", param="input")
+        raise wrong("input", "at least one message is needed")
     book = ToolBook(body.tools)
     tools, choice = book.chosen(body.tool_choice)
-    warnings = (*history.warnings, *book.warnings)
+    warnings = [*history.warnings, *book.warnings]
     if body.truncation == "auto":
-        warnings = (
-            *warnings,
-            "truncation: nothing is left out of a conversation that is too long; it is refused",
-        )
+        warnings.append("truncation: nothing is left out of a conversation that is too long; it is refused")
     generation = request_of(
         body,
         ChatPrompt(
@@ -256,7 +255,7 @@ def response_request(
         ),
         stop_conditions(body, body.max_output_tokens),
         logprobs=_logprobs(body),
-        warnings=warnings,
+        warnings=tuple(warnings),
     )
     return ParsedResponse(generation, book)
 
@@ -265,9 +264,3 @@ def _logprobs(body: CreateResponseRequest) -> int | None:
     if body.top_logprobs:
         return body.top_logprobs
     return 0 if LOGPROBS in body.include else None
-
-
-def _reject_unsupported(body: CreateResponseRequest) -> None:
-    for field, reason in _UNSUPPORTED.items():
-        if getattr(body, field):
-            raise InvalidRequest(f"{field}: not on this server: {reason}", param=field)

@@ -33,7 +33,7 @@ from jan_serve.dialects.openai.responses.render import ResponseEvents
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem, MessageItem
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer, answer_whole
-from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.dialects.shared.wire_types import MAX_INT, wrong
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
@@ -97,7 +97,7 @@ def _making_routes(router: APIRouter, parts: OpenAIParts, answers: StoredRespons
         head = ReplyFacts(new_id("resp"), int(time.time()), body.model)
         items = (*asked.earlier, *asked.items)
         if not items:
-            raise InvalidRequest("input: there is no conversation to compact", param="input")
+            raise wrong("input", "there is no conversation to compact")
         kept = [item for item in items if isinstance(item, MessageItem) and item.role != "assistant"]
         renderer = CompactionRenderer(head, _shown_items(head.id, kept))
         with _renamed_fields():
@@ -130,15 +130,11 @@ def _reading_routes(router: APIRouter, parts: OpenAIParts, answers: StoredRespon
     ) -> Response:
         """Get a stored answer. One in the background can be a stream, from behind the event `starting_after`."""
         if starting_after is not None and not stream:
-            raise InvalidRequest(
-                "starting_after: only a stream has a place to start from", param="starting_after"
-            )
+            raise wrong("starting_after", "only a stream has a place to start from")
         after = -1 if starting_after is None else starting_after
         if (kept := answers.foreground(response_id)) is not None:
             if stream:
-                raise InvalidRequest(
-                    "stream: only an answer that was made in the background has one", param="stream"
-                )
+                raise wrong("stream", "only an answer that was made in the background has one")
             return json_reply(kept.body)
         if (live := await answers.live(response_id)) is not None:
             return EventStream(live.follow(after), streams) if stream else json_reply(live.body)
@@ -175,9 +171,9 @@ def _ending_routes(router: APIRouter, answers: StoredResponses) -> None:
     async def cancel_response(response_id: str) -> Response:
         """End an answer in the background. One that has ended stays as it is."""
         if answers.foreground(response_id) is not None:
-            raise InvalidRequest(
-                "response_id: the answer is complete: only one that is made in the background can be cancelled",
-                param="response_id",
+            raise wrong(
+                "response_id",
+                "the answer is complete: only one that is made in the background can be cancelled",
             )
         if (live := await answers.live(response_id)) is not None:
             await answers.cancel(live)

@@ -24,6 +24,7 @@ from jan_serve.dialects.openai.responses.wire import (
 )
 from jan_serve.dialects.openai.responses.wire import Tool as WireTool
 from jan_serve.dialects.openai.responses.wire import ToolChoice as WireChoice
+from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidRequest
 from jan_serve.text.valid_text import valid_text
 
@@ -77,9 +78,7 @@ class ToolBook:
             case AllowedTools():
                 return everything, ToolChoice(choice.mode, among=frozenset(self._allowed(choice)))
             case HostedChoice():
-                raise InvalidRequest(
-                    f"tool_choice: {choice.type[:60]} is not on this server", param="tool_choice"
-                )
+                raise wrong("tool_choice", f"{choice.type[:60]} is not on this server")
             case mode:
                 return everything, ToolChoice(mode)
 
@@ -146,7 +145,7 @@ class ToolBook:
     def _find(self, name: str, namespace: object) -> Tool:
         tool = self._tools.get(flat_name(namespace if isinstance(namespace, str) else None, name))
         if tool is None:
-            raise InvalidRequest(f"tool_choice: no tool is named {name[:80]!r}", param="tool_choice")
+            raise wrong("tool_choice", f"no tool is named {name[:80]!r}")
         return tool
 
 

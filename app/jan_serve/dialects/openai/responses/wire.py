@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from jan_serve.dialects.openai.chat.wire import RefusalPart, TextPart
 from jan_serve.dialects.openai.wire_common import Effort, ResponseFormat, SamplingFields, TemplateFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel, type_of
-
-
-class TextPart(WireModel):
-    """Text of a message or a tool result. Some clients write `text` for `input_text`."""
-
-    type: Literal["input_text", "output_text", "text"]
-    text: str
-
-
-class RefusalPart(WireModel):
-    """A refusal by a model; treated as text."""
-
-    type: Literal["refusal"]
-    refusal: str
 
 
 class ImagePart(WireModel):
@@ -184,26 +171,13 @@ class HostedItem(WireModel):
     type: HostedType
 
 
-_TAGS: Final = {
-    "message": "message",
-    "function_call": "function_call",
-    "custom_tool_call": "custom_tool_call",
-    "function_call_output": "output",
-    "custom_tool_call_output": "output",
-    "computer_call": "computer_call",
-    "computer_call_output": "computer_call_output",
-    "reasoning": "reasoning",
-    "compaction": "compaction",
-    "item_reference": "item_reference",
-    **dict.fromkeys(get_args(HostedType), "hosted"),
-}
-
-
 def _tag(value: object) -> str | None:
     kind = type_of(value)
     if kind is None and isinstance(value, dict) and "type" not in value and "role" in value:
         return "message"
-    return _TAGS.get(kind or "")
+    if kind in get_args(HostedType):
+        return "hosted"
+    return "output" if kind in ("function_call_output", "custom_tool_call_output") else kind
 
 
 InputItem = Annotated[
@@ -363,7 +337,6 @@ class Reasoning(WireModel):
 
     @property
     def wants_summary(self) -> bool:
-        """Whether thoughts go into `summary`, where they are not shortened."""
         return (self.summary or self.generate_summary or "none") != "none"
 
 
