@@ -10,22 +10,9 @@ import msgspec
 from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
+from jan_serve.api.chats import wire
 from jan_serve.api.chats.awaited import Ask, AwaitedResponses
 from jan_serve.api.chats.imports import exported_form, read_chats
-from jan_serve.api.chats.wire import (
-    ID,
-    ChangeChat,
-    ChangeFolder,
-    Chat,
-    ChatHead,
-    ChatList,
-    DeletedChat,
-    ExportedChats,
-    FolderLine,
-    FolderList,
-    ImportedChats,
-    PutChat,
-)
 from jan_serve.core.caller import cache_salt
 from jan_serve.dialects.shared.error_responses import USUAL, ErrorBody, ValidationErrorBody, error_responses
 from jan_serve.dialects.shared.wire_types import wrong
@@ -60,7 +47,7 @@ def chats_router(journal: Journal, ask: Ask) -> APIRouter:
 
 
 def _add_lists(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -> None:
-    @router.get("/extras/chats", summary="Chats", response_model=ChatList)
+    @router.get("/extras/chats", summary="Chats", response_model=wire.ChatList)
     async def list_chats(
         limit: _Limit = 50,
         before: _Before = None,
@@ -83,21 +70,21 @@ def _add_lists(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -
             }
         )
 
-    @router.get("/extras/chats/folders", summary="Folders of chats", response_model=FolderList)
+    @router.get("/extras/chats/folders", summary="Folders of chats", response_model=wire.FolderList)
     async def list_folders() -> Response:
         """List the folders that have chats, by name."""
         found = await table.folders(cache_salt.get())
         return json_reply({"data": [{"name": name, "chats": chats} for name, chats in found]})
 
-    @router.post("/extras/chats/folders", summary="Rename a folder of chats", response_model=FolderLine)
-    async def rename_folder(body: ChangeFolder) -> Response:
+    @router.post("/extras/chats/folders", summary="Rename a folder of chats", response_model=wire.FolderLine)
+    async def rename_folder(body: wire.ChangeFolder) -> Response:
         """Move all chats of a folder to another one, or with an empty name to none."""
         chats = await table.rename_folder(cache_salt.get(), body.folder, body.name)
         return json_reply({"name": body.name, "chats": chats})
 
 
 def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -> None:
-    @router.get("/extras/chats/export", summary="Export chats", response_model=ExportedChats)
+    @router.get("/extras/chats/export", summary="Export chats", response_model=wire.ExportedChats)
     async def export_chats(before: _Before = None, id: str | None = None) -> Response:
         """Get whole chats, the latest first: all of them page by page, or one. `import` reads what this gives."""
         owner = cache_salt.get()
@@ -117,7 +104,7 @@ def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponse
             last = each.number
         return json_reply({"chats": chats, "before": last if has_more else None})
 
-    @router.post("/extras/chats/import", summary="Import chats", response_model=ImportedChats)
+    @router.post("/extras/chats/import", summary="Import chats", response_model=wire.ImportedChats)
     async def import_chats(
         body: Annotated[Any, Body()],
         store: Annotated[
@@ -141,17 +128,17 @@ def _add_transfers(router: APIRouter, table: ChatTable, awaited: AwaitedResponse
 
 
 def _add_chats(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -> None:
-    @router.get("/extras/chats/{chat_id}", summary="A chat", response_model=Chat)
+    @router.get("/extras/chats/{chat_id}", summary="A chat", response_model=wire.Chat)
     async def get_chat(chat_id: str) -> Response:
         """Get a chat with its messages, and the version to name when it is written again."""
         await awaited.put_in(chat_id)
         found = _present(await table.find(cache_salt.get(), chat_id), chat_id)
         return json_reply({**msgspec.structs.asdict(found.head), **msgspec.json.decode(found.content)})
 
-    @router.put("/extras/chats/{chat_id}", summary="Write a chat", response_model=ChatHead)
-    async def put_chat(chat_id: str, body: PutChat) -> Response:
+    @router.put("/extras/chats/{chat_id}", summary="Write a chat", response_model=wire.ChatHead)
+    async def put_chat(chat_id: str, body: wire.PutChat) -> Response:
         """Write what was said. 409 if another version than the one that it was made from is there."""
-        if not ID.fullmatch(chat_id):
+        if not wire.ID.fullmatch(chat_id):
             raise wrong("id", f"1 to 64 letters, digits, - and _: {chat_id[:100]!r}")
         chat = await asyncio.to_thread(body.written, chat_id)
         before = await table.awaits(cache_salt.get(), chat_id)
@@ -161,20 +148,22 @@ def _add_chats(router: APIRouter, table: ChatTable, awaited: AwaitedResponses) -
         await awaited.forget({*before} - {*chat.awaits})
         return _shown(done)
 
-    @router.patch("/extras/chats/{chat_id}", summary="Rename, move or pin a chat", response_model=ChatHead)
-    async def change_chat(chat_id: str, body: ChangeChat) -> Response:
+    @router.patch(
+        "/extras/chats/{chat_id}", summary="Rename, move or pin a chat", response_model=wire.ChatHead
+    )
+    async def change_chat(chat_id: str, body: wire.ChangeChat) -> Response:
         """Change the title, the folder or the pin, which is no new version."""
         names = body.model_dump(exclude_none=True)
         return _shown(_present(await table.change(cache_salt.get(), chat_id, names), chat_id))
 
-    @router.delete("/extras/chats/{chat_id}", summary="Delete a chat", response_model=DeletedChat)
+    @router.delete("/extras/chats/{chat_id}", summary="Delete a chat", response_model=wire.DeletedChat)
     async def delete_chat(chat_id: str) -> Response:
         """Delete a chat, and end what it waits for. For a day it can be restored; then it is erased."""
         await awaited.cancel(chat_id)
         _present(await table.delete(cache_salt.get(), chat_id) or None, chat_id)
         return json_reply({"id": chat_id, "deleted": True, "restorable_s": RESTORABLE_MS // 1_000})
 
-    @router.post("/extras/chats/{chat_id}/restore", summary="Restore a chat", response_model=ChatHead)
+    @router.post("/extras/chats/{chat_id}/restore", summary="Restore a chat", response_model=wire.ChatHead)
     async def restore_chat(chat_id: str) -> Response:
         """Take back the deletion of a chat."""
         return _shown(_present(await table.restore(cache_salt.get(), chat_id), chat_id))

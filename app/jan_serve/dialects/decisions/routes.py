@@ -13,22 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.measurements import Calibration
-from jan_serve.dialects.decisions.questions import (
-    AppliedCalibration,
-    AskedQuestion,
-    CalibrateRequest,
-    CalibrationReply,
-    DecideAnswer,
-    DecideQuestion,
-    DecideReply,
-    DecideRequest,
-    OptionShare,
-    SystemOneReply,
-    SystemOneRequest,
-    decide_questions,
-    labelled_question,
-    system_one_questions,
-)
+from jan_serve.dialects.decisions import questions as wire
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.answers import count_tokens, on_model
@@ -47,8 +32,8 @@ _HALF: Final = 0.5
 
 
 def decide_reply(
-    body: DecideRequest,
-    asked: Mapping[str, AskedQuestion],
+    body: wire.DecideRequest,
+    asked: Mapping[str, wire.AskedQuestion],
     decided: Decided,
     calibration: Calibration | None,
 ) -> dict[str, object]:
@@ -71,13 +56,16 @@ def decide_reply(
     }
 
 
-def _applied(calibration: Calibration) -> AppliedCalibration:
+def _applied(calibration: Calibration) -> wire.AppliedCalibration:
     return {"temperature": calibration.temperature, "examples": calibration.examples}
 
 
 def _answer(
-    question: DecideQuestion, values: Sequence[Any], decisions: Sequence[OptionWeights], temperature: float
-) -> DecideAnswer:
+    question: wire.DecideQuestion,
+    values: Sequence[Any],
+    decisions: Sequence[OptionWeights],
+    temperature: float,
+) -> wire.DecideAnswer:
     """decisions: of `several` yes or no, one for each value; else the only one."""
     threshold, abstains = question.threshold, False
     if question.type == "several":
@@ -93,7 +81,7 @@ def _answer(
         abstains = threshold is not None and probability < threshold
         answer = None if abstains else values[_best(shares)]
         facts = [*zip(decision.log_masses, decision.tokenisations, strict=True)]
-    options: list[OptionShare] = [
+    options: list[wire.OptionShare] = [
         {
             "option": value,
             "probability": share,
@@ -113,8 +101,8 @@ def _answer(
 
 
 def system_one_reply(
-    body: SystemOneRequest,
-    asked: Mapping[str, AskedQuestion],
+    body: wire.SystemOneRequest,
+    asked: Mapping[str, wire.AskedQuestion],
     decided: Decided,
     calibration: Calibration | None,
 ) -> dict[str, object]:
@@ -182,8 +170,8 @@ def decisions_router(services: Services) -> APIRouter:
 def _decide_routes(router: APIRouter, service: GenerationService, store: ModelStore | None) -> None:
     async def decided(
         request: Request,
-        body: DecideRequest | SystemOneRequest,
-        asked: Mapping[str, AskedQuestion],
+        body: wire.DecideRequest | wire.SystemOneRequest,
+        asked: Mapping[str, wire.AskedQuestion],
         **options: Any,
     ) -> tuple[Decided, Calibration | None]:
         """With the model's calibration, if the request asks for it."""
@@ -192,23 +180,23 @@ def _decide_routes(router: APIRouter, service: GenerationService, store: ModelSt
         found = await on_model(request, service, body.model, work)
         return found, await _calibration_of(store, found) if body.calibrated else None
 
-    @router.post("/v1/decide", summary="Decide", response_model=DecideReply)
-    async def decide(request: Request, body: DecideRequest) -> Response:
+    @router.post("/v1/decide", summary="Decide", response_model=wire.DecideReply)
+    async def decide(request: Request, body: wire.DecideRequest) -> Response:
         """Answer questions about a text with the probability of each option. Nothing is generated."""
-        asked = decide_questions(body)
+        asked = wire.decide_questions(body)
         if body.calibrated and body.temperature != 1.0:
             raise wrong("temperature", "a calibrated request has the calibration's")
         found = await decided(request, body, asked, **_reading(body))
         return json_reply(decide_reply(body, asked, *found))
 
-    @router.post("/v1/systemone", summary="Decide (System One)", response_model=SystemOneReply)
-    async def system_one(request: Request, body: SystemOneRequest) -> Response:
+    @router.post("/v1/systemone", summary="Decide (System One)", response_model=wire.SystemOneReply)
+    async def system_one(request: Request, body: wire.SystemOneRequest) -> Response:
         """Answer typed questions about a state, in the form of System One models, with any model that writes."""
-        asked = system_one_questions(body)
+        asked = wire.system_one_questions(body)
         return json_reply(system_one_reply(body, asked, *await decided(request, body, asked)))
 
 
-def _reading(body: DecideRequest | CalibrateRequest) -> dict[str, Any]:
+def _reading(body: wire.DecideRequest | wire.CalibrateRequest) -> dict[str, Any]:
     """How the questions are put and the options are read."""
     return {"instructions": body.instructions, "canonical": body.tokenisations == "canonical"}
 
@@ -219,10 +207,12 @@ def _calibration_routes(router: APIRouter, service: GenerationService, store: Mo
     def reply(model: str, calibration: Calibration | None) -> Response:
         return json_reply({"model": model, "calibration": calibration})
 
-    @router.post(path, summary="Calibrate a model", response_model=CalibrationReply, responses=_WRITES)
-    async def fit(request: Request, body: CalibrateRequest) -> Response:
+    @router.post(path, summary="Calibrate a model", response_model=wire.CalibrationReply, responses=_WRITES)
+    async def fit(request: Request, body: wire.CalibrateRequest) -> Response:
         """Fit a temperature on questions with known answers, and keep it with the model."""
-        examples = [labelled_question(f"examples.{n}", example) for n, example in enumerate(body.examples)]
+        examples = [
+            wire.labelled_question(f"examples.{n}", example) for n, example in enumerate(body.examples)
+        ]
         check_enough(len(examples))
         kept = _kept(store)
         work = calibrate(service, body.model, examples, **_reading(body))
@@ -232,12 +222,14 @@ def _calibration_routes(router: APIRouter, service: GenerationService, store: Mo
         name = await kept.keep_calibration(fitted.decided.model, fitted.calibration)
         return reply(name, fitted.calibration)
 
-    @router.get(path, summary="The calibration of a model", response_model=CalibrationReply)
+    @router.get(path, summary="The calibration of a model", response_model=wire.CalibrationReply)
     async def show(model: str | None = None) -> Response:
         """Null if the model has none, or if its file has changed since."""
         return reply(*await _kept(store).calibration(model))
 
-    @router.delete(path, summary="Forget a calibration", response_model=CalibrationReply, responses=_WRITES)
+    @router.delete(
+        path, summary="Forget a calibration", response_model=wire.CalibrationReply, responses=_WRITES
+    )
     async def forget(model: str | None = None) -> Response:
         return reply(await _kept(store).keep_calibration(model, None), None)
 

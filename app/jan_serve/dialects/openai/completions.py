@@ -15,16 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    GenerationEvent,
-    PromptTokens,
-    Started,
-    TextDelta,
-    TokenInfo,
-)
-from jan_serve.core.events import Usage as CountedTokens
+from jan_serve.core import events as core
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 from jan_serve.core.transcript import random_uuid, started_s
 from jan_serve.dialects.openai.chat.wire import PromptProgress, Timings, Usage
@@ -130,7 +121,7 @@ class LogprobsBuilder:
         self._offset = offset
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def add(self, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
+    def add(self, tokens: Iterable[core.TokenInfo]) -> CompletionLogprobs:
         """The lists for these tokens alone. A token inside a character has the offset of that character."""
         lists = _no_logprobs()
         for token in tokens:
@@ -147,7 +138,7 @@ def _no_logprobs() -> CompletionLogprobs:
     return {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
 
 
-def _top(token: TokenInfo) -> dict[str, float] | None:
+def _top(token: core.TokenInfo) -> dict[str, float] | None:
     """Candidates by text, including the chosen token; None for the first prompt token, which has no probability."""
     if token.logprob is None:
         return None
@@ -178,13 +169,13 @@ class CompletionRenderer:
         self._has_logprobs = body.logprobs is not None
         self._include_usage = wants_usage(body)
         self._pieces: defaultdict[int, list[CompletionChoice]] = defaultdict(list)
-        self._usage = CountedTokens()
+        self._usage = core.Usage()
         self._append_suffix: set[int] = set()
         self._builders: dict[int, LogprobsBuilder] = {}
         self._reports = Reports(body, n)
 
-    def add(self, event: GenerationEvent) -> None:
-        if isinstance(event, Completed):
+    def add(self, event: core.GenerationEvent) -> None:
+        if isinstance(event, core.Completed):
             self._usage = event.usage
         for piece in self._new_pieces(event):
             self._pieces[piece["index"]].append(piece)
@@ -206,16 +197,16 @@ class CompletionRenderer:
                 whole["top_logprobs"] += part["top_logprobs"]
         return joined
 
-    def chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[CreateCompletionResponse]:
         return self._reports.added(event, self._chunks(event), self._empty)
 
     def _empty(self, prompt: int) -> CreateCompletionResponse:
         return self._chunk([_piece(prompt * self._n, "")])
 
-    def _chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
+    def _chunks(self, event: core.GenerationEvent) -> Iterator[CreateCompletionResponse]:
         for piece in self._new_pieces(event):
             yield self._chunk([piece])
-        if isinstance(event, Completed) and self._include_usage:
+        if isinstance(event, core.Completed) and self._include_usage:
             yield {**self._shell([]), "usage": usage_of(event.usage)}
 
     def _chunk(self, choices: list[CompletionChoice]) -> CreateCompletionResponse:
@@ -234,23 +225,23 @@ class CompletionRenderer:
             "choices": choices,
         }
 
-    def _new_pieces(self, event: GenerationEvent) -> Iterator[CompletionChoice]:
+    def _new_pieces(self, event: core.GenerationEvent) -> Iterator[CompletionChoice]:
         """Pieces of choices: index, text, logprobs, finish reason."""
         match event:
-            case Started():
+            case core.Started():
                 self._head.served_by(event.model)
                 if self._body.suffix and not event.infilled:
                     self._append_suffix.add(event.prompt)
                 if self._body.echo and not self._has_logprobs:
                     for index in self._indices(event.prompt):
                         yield _piece(index, self._prompts[event.prompt])
-            case PromptTokens() if self._body.echo:
+            case core.PromptTokens() if self._body.echo:
                 for index in self._indices(event.prompt):
                     yield _piece(index, self._prompts[event.prompt], self._logprobs(index, event.tokens))
-            case TextDelta() if event.text or (self._has_logprobs and event.tokens):
+            case core.TextDelta() if event.text or (self._has_logprobs and event.tokens):
                 logprobs = self._logprobs(event.index, event.tokens) if self._has_logprobs else None
                 yield _piece(event.index, event.text, logprobs)
-            case Finished():
+            case core.Finished():
                 if event.index // self._n in self._append_suffix:
                     yield _piece(event.index, self._body.suffix or "")
                 last = _piece(event.index, "", self._end(event))
@@ -259,7 +250,7 @@ class CompletionRenderer:
             case _:
                 pass
 
-    def _end(self, finished: Finished) -> CompletionLogprobs | None:
+    def _end(self, finished: core.Finished) -> CompletionLogprobs | None:
         """The token that ended the answer to a scored prompt: clients that score drop the last entry."""
         if finished.end_token is None or not (self._body.echo and self._has_logprobs):
             return None
@@ -268,7 +259,7 @@ class CompletionRenderer:
     def _indices(self, prompt: int) -> range:
         return range(prompt * self._n, (prompt + 1) * self._n)
 
-    def _logprobs(self, index: int, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
+    def _logprobs(self, index: int, tokens: Iterable[core.TokenInfo]) -> CompletionLogprobs:
         if index not in self._builders:
             start = 0 if self._body.echo else len(self._prompts[index // self._n])
             self._builders[index] = LogprobsBuilder(start)

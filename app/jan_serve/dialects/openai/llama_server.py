@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo, TokenLogprob
+from jan_serve.core import events as core
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
@@ -278,7 +278,7 @@ class InfillRenderer(FoldedAnswer):
     def body(self) -> InfillResponse:
         return self._final(self.choices[0].text, self.choices[0].tokens)
 
-    def _final(self, content: str, tokens: Sequence[TokenInfo] = ()) -> InfillResponse:
+    def _final(self, content: str, tokens: Sequence[core.TokenInfo] = ()) -> InfillResponse:
         usage = self.completed.usage
         finished = self.choices[0].finished
         return {
@@ -313,20 +313,20 @@ class InfillRenderer(FoldedAnswer):
             "samplers": [name for name, letter in SAMPLERS.items() if letter in _letters(body)],
         }
 
-    def chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
         return self._reports.added(event, self._chunks(event), lambda _: _piece(""))
 
-    def _chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
+    def _chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
         self.add(event)
         match event:
-            case TextDelta() as delta if delta.text or delta.tokens:
+            case core.TextDelta() as delta if delta.text or delta.tokens:
                 yield _piece(delta.text, self._tokens(delta.tokens))
-            case Completed():
+            case core.Completed():
                 yield {**self._final("")}
             case _:
                 pass
 
-    def _tokens(self, tokens: Sequence[TokenInfo]) -> InfillTokens:
+    def _tokens(self, tokens: Sequence[core.TokenInfo]) -> InfillTokens:
         ids = [token.id for token in tokens] if self._body.return_tokens or self._body.stream else []
         if not self._body.n_probs:
             return {"tokens": ids}
@@ -337,19 +337,19 @@ def _piece(text: str, tokens: InfillTokens | None = None) -> Chunk:
     return {"index": 0, "content": text, **(tokens or {"tokens": []}), "stop": False}
 
 
-def _probability(token: TokenInfo | TokenLogprob) -> TokenProbability:
+def _probability(token: core.TokenInfo | core.TokenLogprob) -> TokenProbability:
     shown: TokenProbability = {
         "id": token.id,
         "token": token.piece.decode("utf-8", "replace"),
         "bytes": list(token.piece),
         "logprob": token.logprob or 0.0,
     }
-    if isinstance(token, TokenInfo):
+    if isinstance(token, core.TokenInfo):
         shown["top_logprobs"] = [_probability(each) for each in token.top]
     return shown
 
 
-def _stop_type(finished: Finished | None) -> str:
+def _stop_type(finished: core.Finished | None) -> str:
     if finished is None:
         return "none"
     if finished.stop is not None:

@@ -8,15 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 from pydantic import ValidationError
 
-from jan_serve.core.constraint import (
-    Constraint,
-    GbnfConstraint,
-    JsonObjectConstraint,
-    JsonSchemaConstraint,
-    PropertyOrder,
-    RegexConstraint,
-    Whitespace,
-)
+from jan_serve.core import constraint as core
 from jan_serve.core.request import RESPONSE_FORMAT
 from jan_serve.dialects.openai.wire_common import ConstraintFields, ResponseFormat
 from jan_serve.dialects.shared import limits
@@ -33,7 +25,7 @@ _ABSENT: Final[tuple[Any, ...]] = (None, "", False, [], {})
 class RequestedConstraint(NamedTuple):
     """The constraint of a request, if it has one, and the field that names it."""
 
-    constraint: Constraint | None = None
+    constraint: core.Constraint | None = None
     field: str = RESPONSE_FORMAT
 
 
@@ -58,31 +50,31 @@ def _both(one: RequestedConstraint, other: RequestedConstraint) -> RequestedCons
     if one.constraint is None or _canonical(one.constraint) == _canonical(other.constraint):
         return other if one.constraint is None else one
     for wide, narrow in ((one, other), (other, one)):
-        if isinstance(wide.constraint, JsonObjectConstraint) and _is_of_objects(narrow.constraint):
+        if isinstance(wide.constraint, core.JsonObjectConstraint) and _is_of_objects(narrow.constraint):
             return narrow
     raise wrong(other.field, f"contradicts `{one.field}`: one of them may constrain the text")
 
 
-def _canonical(constraint: Constraint | None) -> bytes:
+def _canonical(constraint: core.Constraint | None) -> bytes:
     """Tells 1 from true, which are equal in Python."""
     return msgspec.json.encode(constraint, order="deterministic")
 
 
-def _is_of_objects(constraint: Constraint | None) -> bool:
+def _is_of_objects(constraint: core.Constraint | None) -> bool:
     return (
-        isinstance(constraint, JsonSchemaConstraint)
+        isinstance(constraint, core.JsonSchemaConstraint)
         and isinstance(schema := constraint.schema, dict)
         and cast(dict[str, Any], schema).get("type") == "object"
     )
 
 
-def _compact(constraint: Constraint | None) -> Constraint | None:
-    if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint):
-        return msgspec.structs.replace(constraint, whitespace=Whitespace.COMPACT)
+def _compact(constraint: core.Constraint | None) -> core.Constraint | None:
+    if isinstance(constraint, core.JsonObjectConstraint | core.JsonSchemaConstraint):
+        return msgspec.structs.replace(constraint, whitespace=core.Whitespace.COMPACT)
     return constraint
 
 
-def _format(value: Any, field: str) -> Constraint | None:
+def _format(value: Any, field: str) -> core.Constraint | None:
     """An object with a `type`, in the forms of all servers."""
     if not isinstance(value, ResponseFormat):
         try:
@@ -95,12 +87,12 @@ def _format(value: Any, field: str) -> Constraint | None:
         case "structural_tag":
             raise wrong(field, f"not on this server: {_TAGS}")
         case "grammar" | "ebnf":
-            return GbnfConstraint(_text(value, field, value.grammar, value.ebnf, value.value))
+            return core.GbnfConstraint(_text(value, field, value.grammar, value.ebnf, value.value))
         case "regex" | "regex_schema":
             pattern: Any = value.regex
             if isinstance(pattern, dict):
                 pattern = cast(dict[str, Any], pattern).get("regex")
-            return RegexConstraint(
+            return core.RegexConstraint(
                 _text(value, field, value.regex_schema, value.value, pattern, value.pattern)
             )
         case _:
@@ -116,14 +108,14 @@ def _text(form: ResponseFormat, field: str, *values: Any) -> str:
     return found
 
 
-def _json(form: ResponseFormat, field: str) -> Constraint:
-    schema, whitespace = _schema_in(form), Whitespace(form.whitespace) if form.whitespace else None
+def _json(form: ResponseFormat, field: str) -> core.Constraint:
+    schema, whitespace = _schema_in(form), core.Whitespace(form.whitespace) if form.whitespace else None
     if schema is not None:
-        order = PropertyOrder(form.property_order) if form.property_order else None
+        order = core.PropertyOrder(form.property_order) if form.property_order else None
         return msgspec.structs.replace(_schema(schema, field), whitespace=whitespace, property_order=order)
     if form.type == "json_schema":
         raise wrong(field, "`json_schema` needs a schema")
-    return JsonObjectConstraint(whitespace)
+    return core.JsonObjectConstraint(whitespace)
 
 
 def _schema_in(form: ResponseFormat) -> Any:
@@ -141,7 +133,7 @@ def _schema_in(form: ResponseFormat) -> Any:
     return value
 
 
-def _schema(value: Any, field: str) -> JsonSchemaConstraint:
+def _schema(value: Any, field: str) -> core.JsonSchemaConstraint:
     """A JSON Schema, or its text."""
     if isinstance(value, str):
         try:
@@ -151,46 +143,46 @@ def _schema(value: Any, field: str) -> JsonSchemaConstraint:
             raise wrong(field, f"not a JSON Schema: {reason}") from None
     if not isinstance(value, dict | bool):
         raise InvalidSchema("", "a schema is an object or a boolean", param=field).about(field)
-    return JsonSchemaConstraint(value)
+    return core.JsonSchemaConstraint(value)
 
 
-def _any_object(value: Any, field: str) -> Constraint | None:
+def _any_object(value: Any, field: str) -> core.Constraint | None:
     if not isinstance(value, bool):
         raise wrong(field, "must be true or false")
-    return JsonObjectConstraint() if value else None
+    return core.JsonObjectConstraint() if value else None
 
 
-def _regex(value: Any, field: str) -> Constraint:
+def _regex(value: Any, field: str) -> core.Constraint:
     if not isinstance(value, str):
         raise wrong(field, "must be a regular expression, a text")
-    return RegexConstraint(value)
+    return core.RegexConstraint(value)
 
 
-def _gbnf(value: Any, field: str) -> Constraint | None:
+def _gbnf(value: Any, field: str) -> core.Constraint | None:
     if isinstance(value, dict | ResponseFormat):
         return _format(value, field)
     if not isinstance(value, str):
         raise wrong(field, "must be GBNF, a text")
-    return GbnfConstraint(value)
+    return core.GbnfConstraint(value)
 
 
-def _choice(value: Any, field: str) -> Constraint:
+def _choice(value: Any, field: str) -> core.Constraint:
     texts = cast(list[Any], value) if isinstance(value, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
         raise wrong(field, "must be a list of at least one text")
     check_count(texts, limits.MAX_CONSTRAINT_CHOICES, field)
-    return RegexConstraint("|".join(text.translate(_SYNTAX) for text in texts))
+    return core.RegexConstraint("|".join(text.translate(_SYNTAX) for text in texts))
 
 
-def _ollama_format(value: Any, field: str) -> Constraint | None:
+def _ollama_format(value: Any, field: str) -> core.Constraint | None:
     if isinstance(value, dict):
         return _schema(value, field)
     if value not in ("", "json"):
         raise wrong(field, "must be `json` or a JSON Schema")
-    return JsonObjectConstraint() if value else None
+    return core.JsonObjectConstraint() if value else None
 
 
-_Reader = Callable[[Any, str], Constraint | None]
+_Reader = Callable[[Any, str], core.Constraint | None]
 
 _GUIDED: Final[Mapping[str, _Reader]] = {
     "guided_json": _schema,

@@ -11,25 +11,8 @@ from typing import Any, Final, Literal
 from typing_extensions import TypedDict
 
 from jan_serve import __version__
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    GenerationEvent,
-    Progress,
-    ReasoningDelta,
-    TextDelta,
-    TokenInfo,
-    ToolCallDelta,
-    Usage,
-)
-from jan_serve.dialects.openai.chat.wire import (
-    ChatLogprobs,
-    PromptProgress,
-    Timings,
-    TokenLogprob,
-    TopLogprob,
-)
-from jan_serve.dialects.openai.chat.wire import Usage as WireUsage
+from jan_serve.core import events as core
+from jan_serve.dialects.openai.chat import wire
 from jan_serve.dialects.openai.wire_common import ReportFields
 from jan_serve.dialects.shared.wire_types import wrong
 
@@ -52,7 +35,7 @@ class ReplyFacts:
             self.model = name
 
 
-def usage_of(usage: Usage) -> WireUsage:
+def usage_of(usage: core.Usage) -> wire.Usage:
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -69,21 +52,21 @@ class Reports:
         """n: choices of each prompt."""
         self._wanted = wanted
         self._n = n
-        self._latest: dict[int, Progress] = {}
+        self._latest: dict[int, core.Progress] = {}
 
     def added(
-        self, event: GenerationEvent, chunks: Iterable[Any], empty: Callable[[int], Any]
+        self, event: core.GenerationEvent, chunks: Iterable[Any], empty: Callable[[int], Any]
     ) -> Iterator[Any]:
         """The chunks of an event, the last one with `timings`; for a Progress an empty one of its prompt."""
         match event:
-            case Progress() as progress:
+            case core.Progress() as progress:
                 self._latest[progress.prompt] = progress
                 if self._wanted.return_progress and progress.read_tokens is not None:
                     yield {
                         **empty(progress.prompt),
                         "prompt_progress": _prompt_progress(progress, progress.read_tokens),
                     }
-            case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
+            case core.TextDelta() | core.ReasoningDelta() | core.ToolCallDelta() | core.Finished():
                 rendered = list(chunks)
                 latest = self._latest.get(event.index // self._n)
                 if rendered and latest is not None and self._wanted.timings_per_token:
@@ -93,7 +76,7 @@ class Reports:
                 yield from chunks
 
 
-def _prompt_progress(progress: Progress, read_tokens: int) -> PromptProgress:
+def _prompt_progress(progress: core.Progress, read_tokens: int) -> wire.PromptProgress:
     return {
         "total": progress.usage.prompt_tokens,
         "cache": progress.usage.cached_tokens,
@@ -102,7 +85,7 @@ def _prompt_progress(progress: Progress, read_tokens: int) -> PromptProgress:
     }
 
 
-def timings_of(completed: Completed | Progress) -> Timings:
+def timings_of(completed: core.Completed | core.Progress) -> wire.Timings:
     """Timings in llama-server's form; rates are 0 where nothing was computed."""
     usage, timings = completed.usage, completed.timings
     computed = max(0, usage.prompt_tokens - usage.cached_tokens)
@@ -124,12 +107,12 @@ def _ratio(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator else 0.0
 
 
-def chat_logprobs(tokens: Iterable[TokenInfo]) -> ChatLogprobs:
+def chat_logprobs(tokens: Iterable[core.TokenInfo]) -> wire.ChatLogprobs:
     """One entry per token. The chosen token is added to its candidates if there are any and it is not among them."""
     return {"content": [_chat_token(token) for token in tokens if token.logprob is not None], "refusal": None}
 
 
-def _chat_token(token: TokenInfo) -> TokenLogprob:
+def _chat_token(token: core.TokenInfo) -> wire.TokenLogprob:
     logprob = token.logprob or 0.0
     top = [_candidate(entry.piece, entry.logprob) for entry in token.top]
     if token.top and all(entry.id != token.id for entry in token.top):
@@ -138,7 +121,7 @@ def _chat_token(token: TokenInfo) -> TokenLogprob:
     return {"token": own["token"], "logprob": logprob, "bytes": own["bytes"], "top_logprobs": top}
 
 
-def _candidate(piece: bytes, logprob: float) -> TopLogprob:
+def _candidate(piece: bytes, logprob: float) -> wire.TopLogprob:
     return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece)}
 
 

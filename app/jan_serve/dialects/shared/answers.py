@@ -13,19 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from jan_serve.core import events as core
 from jan_serve.core.closing import closing
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    FinishReason,
-    GenerationEvent,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    TokenInfo,
-    ToolCallDelta,
-    Usage,
-)
 from jan_serve.generation.service import GenerationService, LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
@@ -33,7 +22,7 @@ from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import EventStream, StreamSettings, frames_of
 
-Events = AsyncGenerator[GenerationEvent]
+Events = AsyncGenerator[core.GenerationEvent]
 
 
 class Measured(Protocol):
@@ -70,7 +59,7 @@ def count_tokens(request: Request, result: Measured) -> None:
 class WholeRenderer(Protocol):
     """Folds the events of an answer into one body."""
 
-    def add(self, event: GenerationEvent) -> None: ...
+    def add(self, event: core.GenerationEvent) -> None: ...
 
     def body(self) -> object:
         """The JSON value, after all events were added."""
@@ -80,12 +69,12 @@ class WholeRenderer(Protocol):
 class Renderer(WholeRenderer, Protocol):
     """Renders an answer either way."""
 
-    def chunks(self, event: GenerationEvent) -> Iterable[object]:
+    def chunks(self, event: core.GenerationEvent) -> Iterable[object]:
         """Turns each event into JSON values, in order; often none or one. In place of `add`."""
         ...
 
 
-Chunks = Callable[[GenerationEvent], Iterable[object]]
+Chunks = Callable[[core.GenerationEvent], Iterable[object]]
 """What renders an event of a stream; see `Renderer.chunks`."""
 
 
@@ -134,10 +123,10 @@ async def answer_stream(
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))
-    if isinstance(first, Started):
+    if isinstance(first, core.Started):
         record.warnings = first.warnings  # these are headers, which go out before the first frame
 
-    def render(event: GenerationEvent) -> Iterable[object]:
+    def render(event: core.GenerationEvent) -> Iterable[object]:
         record.observe(event)
         return chunks(event)
 
@@ -152,11 +141,11 @@ class StopDetail(TypedDict):
     stop_reason: NotRequired[Literal["repetition_detected"]]
 
 
-def stop_detail(finished: Finished | None) -> StopDetail:
+def stop_detail(finished: core.Finished | None) -> StopDetail:
     return {"stop_reason": "repetition_detected"} if finished is not None and finished.repetition else {}
 
 
-ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
+ChoiceEvent = core.TextDelta | core.ReasoningDelta | core.ToolCallDelta | core.Finished
 """Events that belong to one choice."""
 
 
@@ -178,8 +167,8 @@ class FoldedChoice(msgspec.Struct):
     texts: list[str] = msgspec.field(default_factory=list[str])
     thoughts: list[str] = msgspec.field(default_factory=list[str])
     calls: list[FoldedCall] = msgspec.field(default_factory=list[FoldedCall])
-    tokens: list[TokenInfo] = msgspec.field(default_factory=list[TokenInfo])
-    finished: Finished | None = None
+    tokens: list[core.TokenInfo] = msgspec.field(default_factory=list[core.TokenInfo])
+    finished: core.Finished | None = None
 
     @property
     def text(self) -> str:
@@ -195,25 +184,25 @@ class FoldedChoice(msgspec.Struct):
         return [token.id for token in self.tokens]
 
     @property
-    def reason(self) -> FinishReason:
+    def reason(self) -> core.FinishReason:
         """Only of a finished choice."""
         assert self.finished is not None
         return self.finished.reason
 
     def add(self, event: ChoiceEvent) -> None:
         match event:
-            case TextDelta():
+            case core.TextDelta():
                 self.texts.append(event.text)
                 self.tokens.extend(event.tokens)
-            case ReasoningDelta():
+            case core.ReasoningDelta():
                 self.thoughts.append(event.text)
                 self.tokens.extend(event.tokens)
-            case ToolCallDelta():
+            case core.ToolCallDelta():
                 self._add_call(event)
-            case Finished():
+            case core.Finished():
                 self.finished = event
 
-    def _add_call(self, delta: ToolCallDelta) -> None:
+    def _add_call(self, delta: core.ToolCallDelta) -> None:
         if delta.id is not None:
             self.calls.append(FoldedCall(id=delta.id, name=delta.name or ""))
         self.calls[delta.call_index].parts.append(delta.arguments)
@@ -223,17 +212,17 @@ class FoldedAnswer:
     """An answer so far: how it began, its choices by index, and how it ended."""
 
     def __init__(self, choices: int = 1) -> None:
-        self.started = Started(model="", prompt_tokens=0)
+        self.started = core.Started(model="", prompt_tokens=0)
         self.choices = [FoldedChoice() for _ in range(choices)]
-        self.completed = Completed(usage=Usage())
+        self.completed = core.Completed(usage=core.Usage())
 
-    def add(self, event: GenerationEvent) -> None:
+    def add(self, event: core.GenerationEvent) -> None:
         match event:
-            case Started():
+            case core.Started():
                 self.started = event
-            case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
+            case core.TextDelta() | core.ReasoningDelta() | core.ToolCallDelta() | core.Finished():
                 self.choices[event.index].add(event)
-            case Completed():
+            case core.Completed():
                 self.completed = event
             case _:
                 pass

@@ -6,19 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from jan_serve.core.messages import (
-    IMAGE_NOTE,
-    NO_ARGUMENTS,
-    AudioPart,
-    ContentPart,
-    FunctionCall,
-    ImagePart,
-    Message,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolChoice,
-)
+from jan_serve.core import messages as core
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.chat import wire
 from jan_serve.dialects.openai.parse_common import (
@@ -122,19 +110,19 @@ def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
     return (body.top_logprobs or 0) if body.logprobs else None
 
 
-def _message(message: wire.ChatMessage, index: int) -> Message:
+def _message(message: wire.ChatMessage, index: int) -> core.Message:
     is_result = isinstance(message, wire.ToolMessage | wire.FunctionMessage)
     own, thought = message.content, None
     if isinstance(message, wire.AssistantMessage):
         own, thought = _without_thoughts(own)
-    content = _content(own, f"messages[{index}].content", IMAGE_NOTE if is_result else None)
+    content = _content(own, f"messages[{index}].content", core.IMAGE_NOTE if is_result else None)
     match message:
         case wire.SystemMessage():
-            return Message(role="system", content=content, name=message.name)
+            return core.Message(role="system", content=content, name=message.name)
         case wire.UserMessage():
-            return Message(role="user", content=content, name=message.name)
+            return core.Message(role="user", content=content, name=message.name)
         case wire.AssistantMessage():
-            return Message(
+            return core.Message(
                 role="assistant",
                 content=_with_refusal(content, message.refusal),
                 name=message.name,
@@ -142,9 +130,11 @@ def _message(message: wire.ChatMessage, index: int) -> Message:
                 reasoning_content=earlier_thought(message) or thought,
             )
         case wire.ToolMessage():
-            return Message(role="tool", content=content, tool_call_id=message.tool_call_id, name=message.name)
+            return core.Message(
+                role="tool", content=content, tool_call_id=message.tool_call_id, name=message.name
+            )
         case wire.FunctionMessage():
-            return Message(role="function", content=content, name=message.name)
+            return core.Message(role="function", content=content, name=message.name)
 
 
 def _without_thoughts(content: wire.Content) -> tuple[wire.Content, str | None]:
@@ -164,7 +154,7 @@ def _without_thoughts(content: wire.Content) -> tuple[wire.Content, str | None]:
 
 def _content(
     content: str | list[Any] | None, field: str, note: str | None
-) -> str | tuple[ContentPart, ...] | None:
+) -> str | tuple[core.ContentPart, ...] | None:
     """note: see core.messages.ImagePart."""
     if content is None or isinstance(content, str):
         return content
@@ -172,32 +162,32 @@ def _content(
 
 
 def _with_refusal(
-    content: str | tuple[ContentPart, ...] | None, refusal: str | None
-) -> str | tuple[ContentPart, ...] | None:
+    content: str | tuple[core.ContentPart, ...] | None, refusal: str | None
+) -> str | tuple[core.ContentPart, ...] | None:
     """The refusal is the text of a turn without any, and else follows it."""
     if not refusal:
         return content
     if not content:
         return refusal
-    parts = (TextPart(content),) if isinstance(content, str) else content
-    return (*parts, TextPart(refusal))
+    parts = (core.TextPart(content),) if isinstance(content, str) else content
+    return (*parts, core.TextPart(refusal))
 
 
 def _part(
     part: wire.ContentPart,
     field: str,
     note: str | None,
-) -> ContentPart:
+) -> core.ContentPart:
     match part:
         case wire.TextPart():
-            return TextPart(part.text)
+            return core.TextPart(part.text)
         case wire.RefusalPart():
-            return TextPart(part.refusal)
+            return core.TextPart(part.refusal)
         case wire.ImagePart():
             url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
-            return ImagePart(url, f"{field}.image_url", note)
+            return core.ImagePart(url, f"{field}.image_url", note)
         case wire.AudioPart():
-            return AudioPart(part.input_audio.data, f"{field}.input_audio.data")
+            return core.AudioPart(part.input_audio.data, f"{field}.input_audio.data")
         case wire.FilePart(file=file):
             return document_part(
                 file.file_data, file.filename, f"{field}.file.file_data", of_result=note is not None
@@ -212,19 +202,19 @@ def _part(
             )
 
 
-def _tool_calls(message: wire.AssistantMessage) -> tuple[ToolCall, ...]:
-    calls = [ToolCall(call.id or "", _called(call)) for call in message.tool_calls or ()]
+def _tool_calls(message: wire.AssistantMessage) -> tuple[core.ToolCall, ...]:
+    calls = [core.ToolCall(call.id or "", _called(call)) for call in message.tool_calls or ()]
     if message.function_call is not None and not calls:
         # The older form has no ids: the result names the function instead.
         call = message.function_call
-        calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, _arguments(call)))]
+        calls = [core.ToolCall(f"call_{call.name}", core.FunctionCall(call.name, _arguments(call)))]
     return tuple(calls)
 
 
-def _called(call: wire.ToolCall | wire.CustomToolCall) -> FunctionCall:
+def _called(call: wire.ToolCall | wire.CustomToolCall) -> core.FunctionCall:
     if isinstance(call, wire.CustomToolCall):
-        return FunctionCall(call.custom.name, custom_arguments(call.custom.input))
-    return FunctionCall(call.function.name, _arguments(call.function))
+        return core.FunctionCall(call.custom.name, custom_arguments(call.custom.input))
+    return core.FunctionCall(call.function.name, _arguments(call.function))
 
 
 def _arguments(call: wire.FunctionCall) -> str:
@@ -233,30 +223,32 @@ def _arguments(call: wire.FunctionCall) -> str:
     return msgspec.json.encode(call.arguments or {}).decode()
 
 
-def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:
+def _tools(body: wire.CreateChatCompletionRequest) -> tuple[core.Tool, ...]:
     functions = [tool.function for tool in body.tools or ()] or list(body.functions or ())
     return tuple(
-        Tool(
+        core.Tool(
             name=function.name,
             description=function.description,
-            parameters=function.parameters or NO_ARGUMENTS,
+            parameters=function.parameters or core.NO_ARGUMENTS,
             strict=function.strict,
         )
         for function in functions
     )
 
 
-def _tool_choice(body: wire.CreateChatCompletionRequest) -> ToolChoice:
+def _tool_choice(body: wire.CreateChatCompletionRequest) -> core.ToolChoice:
     choice = body.tool_choice if body.tool_choice is not None else body.function_call
     match choice:
         case None:
-            return ToolChoice("auto")
+            return core.ToolChoice("auto")
         case wire.NamedToolChoice():
-            return ToolChoice("named", choice.function.name)
+            return core.ToolChoice("named", choice.function.name)
         case wire.AllowedToolChoice():
             allowed = choice.allowed_tools
-            return ToolChoice(allowed.mode, among=frozenset(tool.function.name for tool in allowed.tools))
+            return core.ToolChoice(
+                allowed.mode, among=frozenset(tool.function.name for tool in allowed.tools)
+            )
         case wire.FunctionName():
-            return ToolChoice("named", choice.name)
+            return core.ToolChoice("named", choice.name)
         case mode:
-            return ToolChoice(mode)
+            return core.ToolChoice(mode)

@@ -9,27 +9,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    FinishReason,
-    GenerationEvent,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    TokenInfo,
-    ToolCallDelta,
-)
+from jan_serve.core import events as core
 from jan_serve.core.request import GenerationRequest
 from jan_serve.core.transcript import random_uuid, started_s
+from jan_serve.dialects.openai.chat import wire
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
-from jan_serve.dialects.openai.chat.wire import (
-    CreateChatCompletionRequest,
-    CreateChatCompletionResponse,
-    ResponseChoice,
-    ResponseMessage,
-    ResponseToolCall,
-)
 from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import (
@@ -59,7 +43,7 @@ class ChatRenderer(FoldedAnswer):
     """A stream has the role, thoughts, text and calls, the finish reason, then the usage on request."""
 
     def __init__(
-        self, head: ReplyFacts, body: CreateChatCompletionRequest, generation: GenerationRequest
+        self, head: ReplyFacts, body: wire.CreateChatCompletionRequest, generation: GenerationRequest
     ) -> None:
         super().__init__(generation.n)
         self._head = head
@@ -68,7 +52,7 @@ class ChatRenderer(FoldedAnswer):
         self._include_usage = wants_usage(body)
         self._reports = Reports(body, generation.n)
 
-    def body(self) -> CreateChatCompletionResponse:
+    def body(self) -> wire.CreateChatCompletionResponse:
         self._head.served_by(self.started.model)
         return {
             "id": self._head.id,
@@ -81,7 +65,7 @@ class ChatRenderer(FoldedAnswer):
             "timings": timings_of(self.completed),
         }
 
-    def _choice(self, index: int, choice: FoldedChoice) -> ResponseChoice:
+    def _choice(self, index: int, choice: FoldedChoice) -> wire.ResponseChoice:
         return {
             "index": index,
             "message": self._message(choice),
@@ -90,14 +74,14 @@ class ChatRenderer(FoldedAnswer):
             **stop_detail(choice.finished),
         }
 
-    def _message(self, choice: FoldedChoice) -> ResponseMessage:
-        message: ResponseMessage = {"role": "assistant", "content": choice.text}
+    def _message(self, choice: FoldedChoice) -> wire.ResponseMessage:
+        message: wire.ResponseMessage = {"role": "assistant", "content": choice.text}
         if choice.thoughts:
             message["reasoning_content"] = choice.thought
         if not choice.calls:
             return message
         message["content"] = choice.text or None
-        calls: list[ResponseToolCall] = [
+        calls: list[wire.ResponseToolCall] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -111,37 +95,39 @@ class ChatRenderer(FoldedAnswer):
             message["tool_calls"] = calls
         return message
 
-    def _finish_reason(self, reason: FinishReason) -> str:
+    def _finish_reason(self, reason: core.FinishReason) -> str:
         if reason == "tool_calls" and self._functions:
             return "function_call"
         return "stop" if reason == "abort" else reason
 
-    def chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
         return self._reports.added(event, self._chunks(event), self._opening)
 
     def _opening(self, prompt: int) -> Chunk:
         return self._chunk(prompt, {"role": "assistant", "content": ""})
 
-    def _chunks(self, event: GenerationEvent) -> Iterator[Chunk]:
+    def _chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
         match event:
-            case Started():
+            case core.Started():
                 self._head.served_by(event.model)
                 for index in range(len(self.choices)):
                     yield self._opening(index)
-            case TextDelta() | ReasoningDelta() if event.text or (self._has_logprobs and event.tokens):
-                member = "content" if isinstance(event, TextDelta) else "reasoning_content"
+            case core.TextDelta() | core.ReasoningDelta() if event.text or (
+                self._has_logprobs and event.tokens
+            ):
+                member = "content" if isinstance(event, core.TextDelta) else "reasoning_content"
                 yield self._chunk(event.index, {member: event.text}, tokens=event.tokens)
-            case ToolCallDelta():
+            case core.ToolCallDelta():
                 yield self._chunk(event.index, self._call_delta(event))
-            case Finished():
+            case core.Finished():
                 yield self._chunk(event.index, {}, finished=event)
-            case Completed() if self._include_usage:
+            case core.Completed() if self._include_usage:
                 counts = {"usage": usage_of(event.usage), "timings": timings_of(event)}
                 yield self._shell([]) | counts
             case _:
                 pass
 
-    def _call_delta(self, delta: ToolCallDelta) -> dict[str, Any]:
+    def _call_delta(self, delta: core.ToolCallDelta) -> dict[str, Any]:
         """The name comes once, with the id and the type; the arguments come in pieces."""
         name = {} if delta.name is None else {"name": delta.name}
         function = {**name, "arguments": delta.arguments}
@@ -155,8 +141,8 @@ class ChatRenderer(FoldedAnswer):
         index: int,
         delta: dict[str, Any],
         *,
-        tokens: tuple[TokenInfo, ...] = (),
-        finished: Finished | None = None,
+        tokens: tuple[core.TokenInfo, ...] = (),
+        finished: core.Finished | None = None,
     ) -> Chunk:
         return self._shell(
             [
@@ -189,10 +175,10 @@ def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
     @router.post(
         "/v1/chat/completions",
         summary="Chat",
-        response_model=CreateChatCompletionResponse,
+        response_model=wire.CreateChatCompletionResponse,
         responses=STREAMED,
     )
-    async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
+    async def create_chat_completion(request: Request, body: wire.CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
         resumed = await kept.opened(request) if body.stream else None

@@ -20,24 +20,8 @@ from jan_serve.dialects.openai.parse_common import (
     stop_conditions,
     template_kwargs,
 )
+from jan_serve.dialects.openai.responses import wire
 from jan_serve.dialects.openai.responses.tools import ToolBook, custom_arguments, flat_name
-from jan_serve.dialects.openai.responses.wire import (
-    CallOutputItem,
-    CompactionItem,
-    ComputerCallItem,
-    ComputerOutputItem,
-    ContentPart,
-    CreateResponseRequest,
-    CustomCallItem,
-    FilePart,
-    FunctionCallItem,
-    HostedItem,
-    ImagePart,
-    InputItem,
-    MediaPart,
-    MessageItem,
-    ReasoningItem,
-)
 from jan_serve.dialects.shared.thinking_fields import SUMMARY, THOUGHT, UNREAD_THOUGHT
 from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent
@@ -52,7 +36,7 @@ class History:
         # The assistant message that the next assistant item joins.
         self._turn: Message | None = None
 
-    def add(self, items: Sequence[InputItem], field: str = "input") -> None:
+    def add(self, items: Sequence[wire.InputItem], field: str = "input") -> None:
         """field: source of the items, for error messages. Raises UnsupportedContent and InvalidRequest."""
         for index, item in enumerate(items):
             self._add(item, f"{field}[{index}]")
@@ -61,42 +45,42 @@ class History:
         self._end_turn()
         return tuple(self.messages)
 
-    def _add(self, item: InputItem, where: str) -> None:
+    def _add(self, item: wire.InputItem, where: str) -> None:
         match item:
-            case MessageItem(role="assistant"):
+            case wire.MessageItem(role="assistant"):
                 self._add_text(_text(item.content, f"{where}.content"))
-            case MessageItem():
+            case wire.MessageItem():
                 role = "user" if item.role == "user" else "system"
                 self._append(Message(role=role, content=_content(item.content, f"{where}.content")))
-            case ReasoningItem():
+            case wire.ReasoningItem():
                 thought = _thought(item)
                 if item.encrypted_content and not thought:
                     self.warnings.append(f"{where}: {UNREAD_THOUGHT}")
                 self._add_thought(thought)
-            case FunctionCallItem():
+            case wire.FunctionCallItem():
                 self._add_call(item.call_id, flat_name(item.namespace, item.name), item.arguments)
-            case CustomCallItem():
+            case wire.CustomCallItem():
                 self._add_call(
                     item.call_id, flat_name(item.namespace, item.name), custom_arguments(item.input)
                 )
-            case CallOutputItem():
+            case wire.CallOutputItem():
                 # Rejecting an image would end the conversation.
                 content = _content(item.output, f"{where}.output", note=IMAGE_NOTE)
                 self._append(Message(role="tool", content=content, tool_call_id=item.call_id))
-            case ComputerCallItem():
+            case wire.ComputerCallItem():
                 done = {"actions": item.actions} if item.actions else item.action or {}
                 self._add_call(item.call_id, "computer", json.dumps(done, ensure_ascii=False))
-            case ComputerOutputItem():
+            case wire.ComputerOutputItem():
                 shot = _image(item.output.image_url, f"{where}.output.image_url", IMAGE_NOTE)
                 self._append(Message(role="tool", content=(shot,), tool_call_id=item.call_id))
-            case CompactionItem():
+            case wire.CompactionItem():
                 self._add_summary(item, where)
-            case HostedItem():
+            case wire.HostedItem():
                 self.warnings.append(f"{where}: {item.type} means nothing to this server, and was left out")
             case _:
                 raise InvalidRequest(f"{where}: the item {item.id[:80]!r} is not kept here", param="input")
 
-    def _add_summary(self, item: CompactionItem, where: str) -> None:
+    def _add_summary(self, item: wire.CompactionItem, where: str) -> None:
         summary = SUMMARY.unpacked(item.encrypted_content)
         if summary is None:
             self.warnings.append(f"{where}: another server made this compaction, and it was left out")
@@ -136,7 +120,7 @@ class History:
         self._turn = msgspec.structs.replace(turn, tool_calls=calls)
 
 
-def _text(content: str | list[ContentPart], where: str) -> str:
+def _text(content: str | list[wire.ContentPart], where: str) -> str:
     """Raises UnsupportedContent for an image."""
     found = _content(content, where)
     if not isinstance(found, str):
@@ -145,7 +129,7 @@ def _text(content: str | list[ContentPart], where: str) -> str:
 
 
 def _content(
-    content: str | list[ContentPart], where: str, note: str | None = None
+    content: str | list[wire.ContentPart], where: str, note: str | None = None
 ) -> str | tuple[core.ContentPart, ...]:
     """A text if there are no images. note: see core.messages.ImagePart."""
     if isinstance(content, str):
@@ -166,19 +150,19 @@ def _content(
             return tuple(found)
 
 
-def _part(part: ContentPart, where: str, note: str | None) -> core.ContentPart:
+def _part(part: wire.ContentPart, where: str, note: str | None) -> core.ContentPart:
     match part:
         case TextPart():
             return core.TextPart(part.text)
         case RefusalPart():
             return core.TextPart(part.refusal)
-        case ImagePart():
+        case wire.ImagePart():
             return _image(part.image_url, f"{where}.image_url", note)
-        case FilePart():
+        case wire.FilePart():
             return document_part(
                 part.file_data, part.filename, f"{where}.file_data", of_result=note is not None
             )
-        case MediaPart():
+        case wire.MediaPart():
             raise UnsupportedContent(f"{where}: content of type {part.type} is not supported", param="input")
 
 
@@ -190,7 +174,7 @@ def _image(url: str | None, where: str, note: str | None) -> core.ImagePart:
     return core.ImagePart(url, where, note)
 
 
-def _thought(item: ReasoningItem) -> str:
+def _thought(item: wire.ReasoningItem) -> str:
     """The text of a thought, from `encrypted_content`, else `content`, else `summary`."""
     packed = THOUGHT.unpacked(item.encrypted_content)
     if packed is not None:
@@ -218,7 +202,7 @@ class ParsedResponse(msgspec.Struct, frozen=True):
 
 
 def response_request(
-    body: CreateResponseRequest, previous: Sequence[InputItem], items: Sequence[InputItem]
+    body: wire.CreateResponseRequest, previous: Sequence[wire.InputItem], items: Sequence[wire.InputItem]
 ) -> ParsedResponse:
     """previous: the conversation of `previous_response_id`. items: of the body, with references resolved.
 
@@ -260,7 +244,7 @@ def response_request(
     return ParsedResponse(generation, book)
 
 
-def _logprobs(body: CreateResponseRequest) -> int | None:
+def _logprobs(body: wire.CreateResponseRequest) -> int | None:
     if body.top_logprobs:
         return body.top_logprobs
     return 0 if LOGPROBS in body.include else None

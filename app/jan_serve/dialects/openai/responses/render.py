@@ -7,31 +7,9 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    FinishReason,
-    GenerationEvent,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
-)
+from jan_serve.core import events as core
 from jan_serve.dialects.openai.render_common import ReplyFacts, Reports, timings_of
-from jan_serve.dialects.openai.responses.items import (
-    CallWriter,
-    Event,
-    ItemStatus,
-    MessageWriter,
-    OpenItem,
-    OutputItem,
-    Place,
-    ResponseBody,
-    ResponseUsage,
-    Status,
-    ThoughtWriter,
-)
+from jan_serve.dialects.openai.responses import items
 from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, TextConfig
 from jan_serve.dialects.shared.answers import StopDetail, stop_detail
@@ -58,7 +36,7 @@ class ResponseEvents:
         head: ReplyFacts,
         body: CreateResponseRequest,
         parsed: ParsedResponse,
-        keep: Callable[[ResponseBody], None] = lambda _: None,
+        keep: Callable[[items.ResponseBody], None] = lambda _: None,
     ) -> None:
         """keep: called with the finished answer before it is sent."""
         self._head = head
@@ -66,84 +44,86 @@ class ResponseEvents:
         self._parsed = parsed
         self._keep = keep
         self._sequence = 0
-        self._done: list[OutputItem] = []
-        self._open: OpenItem | None = None
-        self._reason: FinishReason = "stop"
+        self._done: list[items.OutputItem] = []
+        self._open: items.OpenItem | None = None
+        self._reason: core.FinishReason = "stop"
         self._detail: StopDetail = {}
         self._warnings: list[str] = []
-        self._last: Event = {}
+        self._last: items.Event = {}
         self._reports = Reports(body)
 
-    def add(self, event: GenerationEvent) -> None:
+    def add(self, event: core.GenerationEvent) -> None:
         for rendered in self.chunks(event):
             self._last = rendered
 
-    def body(self) -> ResponseBody:
+    def body(self) -> items.ResponseBody:
         """The `response` of the last event that `add` rendered."""
         return self._last["response"]
 
-    def chunks(self, event: GenerationEvent) -> Iterator[Event]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[items.Event]:
         for rendered in self._reports.added(event, self._events(event), self._in_progress):
             yield self._numbered(rendered)
 
-    def queued(self) -> list[Event]:
+    def queued(self) -> list[items.Event]:
         """The first events of an answer in the background. Others follow once it is accepted."""
         response = self._response("queued", [])
         kinds = "response.created", "response.queued"
         return [self._numbered({"type": kind, "response": response}) for kind in kinds]
 
-    def cancelled(self) -> Event:
+    def cancelled(self) -> items.Event:
         """The last event of an answer that its owner ended. The API has none of its own for it."""
         response = self._response("cancelled", self._output("incomplete"))
         return self._numbered({"type": "response.incomplete", "response": response})
 
-    def failed(self, problem: Problem) -> Event:
+    def failed(self, problem: Problem) -> items.Event:
         """The last event of an answer that failed."""
         response = self._response("failed", self._output("incomplete"))
         response["error"] = {"code": _error_code(problem), "message": problem.message}
         return self._numbered({"type": "response.failed", "response": response})
 
-    def _in_progress(self, _prompt: int = 0) -> Event:
+    def _in_progress(self, _prompt: int = 0) -> items.Event:
         return {"type": "response.in_progress", "response": self._response("in_progress", [])}
 
-    def _events(self, event: GenerationEvent) -> Iterator[Event]:
+    def _events(self, event: core.GenerationEvent) -> Iterator[items.Event]:
         match event:
-            case Started() as started:
+            case core.Started() as started:
                 self._head.served_by(started.model)
                 self._warnings = [*started.warnings]
                 if not self._sequence:
                     yield {"type": "response.created", "response": self._response("in_progress", [])}
                 yield self._in_progress()
-            case TextDelta():
-                if event.text and not isinstance(self._open, MessageWriter):
+            case core.TextDelta():
+                if event.text and not isinstance(self._open, items.MessageWriter):
                     wants_logprobs = self._parsed.generation.logprobs is not None
-                    yield from self._opened(MessageWriter(self._place, logprobs=wants_logprobs))
-                if isinstance(self._open, MessageWriter):
+                    yield from self._opened(items.MessageWriter(self._place, logprobs=wants_logprobs))
+                if isinstance(self._open, items.MessageWriter):
                     yield from self._open.more(event.text, event.tokens)
-            case ReasoningDelta() if event.text:
-                if not isinstance(self._open, ThoughtWriter):
+            case core.ReasoningDelta() if event.text:
+                if not isinstance(self._open, items.ThoughtWriter):
                     as_summary = self._body.reasoning.wants_summary
                     packed = ENCRYPTED_THOUGHTS in self._body.include
-                    yield from self._opened(ThoughtWriter(self._place, as_summary=as_summary, packed=packed))
+                    yield from self._opened(
+                        items.ThoughtWriter(self._place, as_summary=as_summary, packed=packed)
+                    )
                 assert self._open is not None
                 yield from self._open.more(event.text)
-            case ToolCallDelta():
+            case core.ToolCallDelta():
                 if event.id is not None:
                     callee = self._parsed.tools.callee(event.name or "")
-                    yield from self._opened(CallWriter(self._place, callee, event.id))
+                    yield from self._opened(items.CallWriter(self._place, callee, event.id))
                 assert self._open is not None
                 yield from self._open.more(event.arguments)
-            case Finished() as finished:
+            case core.Finished() as finished:
                 self._reason = finished.reason
                 self._detail = stop_detail(finished)
                 yield from self._closed("completed" if self._is_whole else "incomplete")
-            case Completed() as completed:
+            case core.Completed() as completed:
                 yield self._end(completed)
             case _:
                 pass
 
-    def _end(self, completed: Completed) -> Event:
-        status: Status = "completed" if self._is_whole else "incomplete"
+    def _end(self, completed: core.Completed) -> items.Event:
+        status: items.Status = "completed" if self._is_whole else "incomplete"
         response = self._response(status, self._done)
         response["usage"] = response_usage(completed.usage)
         response["timings"] = timings_of(completed)
@@ -160,28 +140,28 @@ class ResponseEvents:
         return self._reason in ("stop", "tool_calls")
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> items.Place:
         """The place of the next item."""
-        return Place(self._head.id, len(self._done) + (self._open is not None))
+        return items.Place(self._head.id, len(self._done) + (self._open is not None))
 
-    def _opened(self, item: OpenItem) -> Iterator[Event]:
+    def _opened(self, item: items.OpenItem) -> Iterator[items.Event]:
         yield from self._closed("completed")
         self._open = item
         yield from item.opening()
 
-    def _closed(self, status: ItemStatus) -> Iterator[Event]:
+    def _closed(self, status: items.ItemStatus) -> Iterator[items.Event]:
         if self._open is not None:
             yield from self._open.closing(status)
             self._done.append(self._open.item(status))
             self._open = None
 
-    def _output(self, status: ItemStatus) -> list[OutputItem]:
+    def _output(self, status: items.ItemStatus) -> list[items.OutputItem]:
         return [*self._done, *([self._open.item(status)] if self._open is not None else ())]
 
-    def _response(self, status: Status, output: list[OutputItem]) -> ResponseBody:
+    def _response(self, status: items.Status, output: list[items.OutputItem]) -> items.ResponseBody:
         """The answer so far, with the request's parameters."""
         body, choice = self._body, self._body.tool_choice
-        response: ResponseBody = {
+        response: items.ResponseBody = {
             "id": self._head.id,
             "object": "response",
             "created_at": self._head.created,
@@ -219,13 +199,13 @@ class ResponseEvents:
             response["warnings"] = self._warnings
         return response
 
-    def _numbered(self, event: Event) -> Event:
+    def _numbered(self, event: items.Event) -> items.Event:
         numbered = {"type": event["type"], "sequence_number": self._sequence, **event}
         self._sequence += 1
         return numbered
 
 
-def response_usage(usage: Usage) -> ResponseUsage:
+def response_usage(usage: core.Usage) -> items.ResponseUsage:
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {

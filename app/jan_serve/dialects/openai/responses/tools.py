@@ -13,17 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.core.messages import NO_ARGUMENTS, Tool, ToolChoice
-from jan_serve.dialects.openai.responses.wire import (
-    AllowedTools,
-    CustomTool,
-    FunctionTool,
-    HostedChoice,
-    HostedTool,
-    NamedChoice,
-    NamespaceTool,
-)
-from jan_serve.dialects.openai.responses.wire import Tool as WireTool
-from jan_serve.dialects.openai.responses.wire import ToolChoice as WireChoice
+from jan_serve.dialects.openai.responses import wire
 from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidRequest
 from jan_serve.text.valid_text import valid_text
@@ -49,19 +39,19 @@ class Callee(msgspec.Struct, frozen=True):
 class ToolBook:
     """shown: the request's tools without the hosted ones. warnings: tools that are left out or not fully honoured."""
 
-    def __init__(self, tools: list[WireTool]) -> None:
+    def __init__(self, tools: list[wire.Tool]) -> None:
         """Raises InvalidRequest for two tools with the same flat name."""
         self.warnings: list[str] = []
-        self.shown: list[WireTool] = []
+        self.shown: list[wire.Tool] = []
         self._tools: dict[str, Tool] = {}
         self._callees: dict[str, Callee] = {}
         for index, tool in enumerate(tools):
             match tool:
-                case NamespaceTool():
+                case wire.NamespaceTool():
                     for inner in tool.tools:
                         self._add(inner, tool.name, f"tools[{index}]")
                     self.shown.append(tool)
-                case HostedTool():
+                case wire.HostedTool():
                     self.warnings.append(
                         f"tools[{index}]: {tool.type[:60]} is not on this server, and left out"
                     )
@@ -69,15 +59,15 @@ class ToolBook:
                     self._add(tool, None, f"tools[{index}]")
                     self.shown.append(tool)
 
-    def chosen(self, choice: WireChoice) -> tuple[tuple[Tool, ...], ToolChoice]:
+    def chosen(self, choice: wire.ToolChoice) -> tuple[tuple[Tool, ...], ToolChoice]:
         """The tools to show and the choice among them. Raises InvalidRequest if the choice names no tool."""
         everything = tuple(self._tools.values())
         match choice:
-            case NamedChoice():
+            case wire.NamedChoice():
                 return everything, ToolChoice("named", self._find(choice.name, choice.namespace).name)
-            case AllowedTools():
+            case wire.AllowedTools():
                 return everything, ToolChoice(choice.mode, among=frozenset(self._allowed(choice)))
-            case HostedChoice():
+            case wire.HostedChoice():
                 raise wrong("tool_choice", f"{choice.type[:60]} is not on this server")
             case mode:
                 return everything, ToolChoice(mode)
@@ -86,12 +76,12 @@ class ToolBook:
         """The tool with this flat name; an unknown name is returned unchanged."""
         return self._callees.get(name) or Callee(name)
 
-    def _add(self, tool: FunctionTool | CustomTool, namespace: str | None, field: str) -> None:
+    def _add(self, tool: wire.FunctionTool | wire.CustomTool, namespace: str | None, field: str) -> None:
         name = flat_name(namespace, tool.name)
         if name in self._tools:
             raise InvalidRequest(f"{field}: a tool named {name[:80]!r} is there already", param="tools")
-        self._callees[name] = Callee(tool.name, namespace, isinstance(tool, CustomTool))
-        if isinstance(tool, FunctionTool):
+        self._callees[name] = Callee(tool.name, namespace, isinstance(tool, wire.CustomTool))
+        if isinstance(tool, wire.FunctionTool):
             self._tools[name] = Tool(
                 name=name,
                 description=tool.description,
@@ -102,7 +92,7 @@ class ToolBook:
         else:
             self._tools[name] = self._function_of(tool, name, field)
 
-    def _function_of(self, tool: CustomTool, name: str, field: str) -> Tool:
+    def _function_of(self, tool: wire.CustomTool, name: str, field: str) -> Tool:
         text: dict[str, Any] = {"type": "string"}
         description = tool.description
         form = tool.format
@@ -130,7 +120,7 @@ class ToolBook:
         }
         return Tool(name=name, description=description, parameters=schema)
 
-    def _allowed(self, choice: AllowedTools) -> list[str]:
+    def _allowed(self, choice: wire.AllowedTools) -> list[str]:
         names = [
             self._find(str(entry.get("name")), entry.get("namespace")).name
             for entry in choice.tools
