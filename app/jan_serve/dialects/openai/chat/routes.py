@@ -24,13 +24,7 @@ from jan_serve.dialects.openai.render_common import (
     timings_of,
     usage_of,
 )
-from jan_serve.dialects.shared.answers import (
-    FoldedAnswer,
-    FoldedChoice,
-    answer,
-    answer_stream,
-    stop_detail,
-)
+from jan_serve.dialects.shared.answers import FoldedAnswer, FoldedChoice, answer, answer_stream, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.resumable import ResumableStreams
 from jan_serve.http.sse import STREAMED
