@@ -173,11 +173,7 @@ def _with_refusal(
     return (*parts, core.TextPart(refusal))
 
 
-def _part(
-    part: wire.ContentPart,
-    field: str,
-    note: str | None,
-) -> core.ContentPart:
+def _part(part: wire.ContentPart, field: str, note: str | None) -> core.ContentPart:
     match part:
         case wire.TextPart():
             return core.TextPart(part.text)

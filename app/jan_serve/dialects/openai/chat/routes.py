@@ -76,11 +76,7 @@ class ChatRenderer(FoldedAnswer):
             return message
         message["content"] = choice.text or None
         calls: list[wire.ResponseToolCall] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in choice.calls
         ]
         if self._functions:

@@ -182,12 +182,7 @@ class StoredResponses:
             self.store.keep(owner, body, asked.before, asked.items)
 
     async def begin(
-        self,
-        answer_id: str,
-        created: int,
-        asked: Asked,
-        raw: dict[str, Any],
-        record: RequestRecord,
+        self, answer_id: str, created: int, asked: Asked, raw: dict[str, Any], record: RequestRecord
     ) -> LiveAnswer:
         """raw: the request as it came. record: sees the answer. Raises StoreError."""
         await self.resume()
