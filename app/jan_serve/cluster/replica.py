@@ -101,9 +101,8 @@ class Child:
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment without what Ray sets for its own work: its token, and how many threads its workers use."""
-    return {
-        name: value for name, value in variables.items() if name != "OMP_NUM_THREADS" and name[:4] != "RAY_"
-    }
+    names = [name for name in variables if name != "OMP_NUM_THREADS" and not name.startswith("RAY_")]
+    return {name: variables[name] for name in names}
 
 
 _CALL_S: Final = 5.0
@@ -119,8 +118,7 @@ class NoWay(Exception):
 
 
 class Replica:
-    """Starts a server and waits until the proxy sends requests to it. Ray Serve calls the methods. Only calls about
-    the server's state go through Ray, no requests."""
+    """Starts a server and waits until the proxy sends requests to it. Ray Serve calls the methods."""
 
     def __init__(
         self,
@@ -133,11 +131,13 @@ class Replica:
         self._pause = pause
         self._file = msgspec.convert(content, ClusterFile)
         self._drain_s = self._file.replicas.drain_s
-        child = self._child = Child(
-            server_settings(self._file, listening_host(self._file.proxy_url)), command
-        )
+        settings = server_settings(self._file, listening_host(self._file.proxy_url))
+        child = self._child = Child(settings, command)
         self.url = child.url()
-        self._wait_for_requests(child)
+        # An update goes on only once the proxy would send a request here.
+        while not self._is_routable():
+            child.check()
+            self._pause(_POLL_S)
 
     def check_health(self) -> None:
         """Ray Serve replaces this replica after this has failed three times in a row."""
@@ -164,12 +164,6 @@ class Replica:
         except (httpx2.HTTPError, ValueError) as error:
             raise Unhealthy(f"no answer from {self.url}: {error}") from None
 
-    def _wait_for_requests(self, child: Child) -> None:
-        """Until the proxy would send a request here: an update goes on only then. Raises ChildEnded."""
-        while not self._is_routable():
-            child.check()
-            self._pause(_POLL_S)
-
     def _is_routable(self) -> bool:
         import httpx2
 
@@ -178,7 +172,8 @@ class Replica:
             nodes = answer.raise_for_status().json()["nodes"]
         except (httpx2.HTTPError, ValueError):  # the proxy is away: no update goes on meanwhile
             return False
-        return any(node["routable"] and _is_at(node["url"], self.url) for node in nodes)
+        # A node with a role has a path behind the address of its server.
+        return any(node["routable"] and f"{node['url']}/".startswith(f"{self.url}/") for node in nodes)
 
 
 def listening_host(proxy_url: str) -> str:
@@ -195,14 +190,8 @@ def listening_host(proxy_url: str) -> str:
 def server_settings(file: ClusterFile, host: str) -> dict[str, Any]:
     """Settings of one server, by name."""
     ours = {"host": host, "proxy_url": file.proxy_url, "drain_timeout_s": file.replicas.drain_s}
-    if file.proxy_key is not None:
-        ours["proxy_key"] = file.proxy_key
-    return {**file.serve, **ours}
-
-
-def _is_at(node: str, url: str) -> bool:
-    """A node with a role has a path behind the address of its server."""
-    return node == url or node.startswith(f"{url}/")
+    key = {} if file.proxy_key is None else {"proxy_key": file.proxy_key}
+    return {**file.serve, **ours, **key}
 
 
 def _get(url: str, key: str | None) -> Any:

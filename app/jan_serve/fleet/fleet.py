@@ -69,8 +69,7 @@ class Assignment:
 
     @property
     def lived_s(self) -> float:
-        """When its node last gave a sign of life: bytes of an answer to anybody; also a good answer about itself, if
-        nothing says when the answer begins."""
+        """When its node last sent anybody bytes of an answer, or a good answer about itself if it is not timed."""
         heard_s = max(self.started, self.node.heard_s)
         return heard_s if self.is_timed else max(heard_s, self.node.lived_s)
 

@@ -189,8 +189,7 @@ class NodeState(Enum):
 
 
 class CacheEpoch:
-    """A node's prefix cache from one start to its end. The index refers to epochs, so that one assignment makes all
-    entries of a restarted node void."""
+    """A node's prefix cache from one start to its end: one assignment makes all entries of the index void."""
 
     __slots__ = ("is_over", "node")
 

@@ -196,8 +196,7 @@ def _some_accepting(candidates: Candidates, holders: Collection[Node]) -> list[N
 def expected_wait_s(
     node: Node, keys: PromptKeys, depth: int, now: float, request_tokens: float = REQUEST_TOKENS
 ) -> float:
-    """Until the first token: the prompts before this one, and what is not cached of it. A node that answers nobody
-    any more is expected to go on so for as long again."""
+    """Until the first token, with the prompts before this one. Who answers nobody is expected to go on so."""
     uncached = keys.tokens - keys.tokens_to(depth) * node.trust
     load = node.in_flight * request_tokens + node.others * OTHERS_TOKENS
     crowding = _CROWDING_S * node.demand.tokens_per_s(now) * uncached / keys.tokens if keys.tokens else 0.0

@@ -152,8 +152,7 @@ def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
 
 
 def address_towards(url: str) -> str | None:
-    """The address of this machine from which it reaches the URL. None if there is no way. Sends nothing, and blocks
-    for a look-up of the name."""
+    """This machine's address towards the URL; None without a way. Blocks for a look-up; sends nothing."""
     parts = urlsplit(url)
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
@@ -167,8 +166,7 @@ def address_towards(url: str) -> str | None:
 
 
 class ProxyMember(ServerObserver):
-    """Registers when the server listens, and tries until it is stopped; withdraws when the server drains. inner:
-    another observer, which gets the same calls."""
+    """Registers while the server listens; withdraws when it drains. inner: an observer that gets the same calls."""
 
     def __init__(
         self,

@@ -292,8 +292,7 @@ def _context(settings: EngineSettings, length: int) -> ContextSizes:
 
 
 def _lengths(settings: EngineSettings, *, with_devices: bool) -> list[int]:
-    """Context lengths to plan for, longest first, each half of the previous one. A shorter one, down to WANTED_N_CTX,
-    is preferred to fewer layers on devices."""
+    """Longest first, each half of the one before: shorter ones, to WANTED_N_CTX, before fewer layers on devices."""
     if settings.n_ctx is not None:
         return [settings.n_ctx]
     kv = kv_bytes_per_token(settings)

@@ -18,8 +18,7 @@ def lines(shares: Sequence[DeviceShare]) -> list[str]:
 
 
 def advice(shares: Sequence[DeviceShare], warning: str = "") -> list[str]:
-    """What would make the model faster, as sentences, after the plan's warning. Without a warning empty if all of it
-    is on accelerators or there is none."""
+    """What would make the model faster, as sentences, after the plan's warning. Empty if there is nothing."""
     found: list[str] = [warning] if warning else []
     if len(shares) < 2:
         return found

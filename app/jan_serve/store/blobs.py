@@ -186,8 +186,7 @@ class Blobs:
 
     @contextlib.contextmanager
     def _placed(self, blob: Path, target: Path) -> Generator[None]:
-        """Gives a file the name `target`; takes it back if the body fails, else an upload loses its own name. Raises
-        FileExistsError, OSError."""
+        """Gives a file the name `target`; takes it back if the body fails. Raises FileExistsError, OSError."""
         is_upload = blob.parent == self._folder
         try:
             os.link(blob, target)
@@ -252,8 +251,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 async def _write(file: BinaryIO, chunks: AsyncIterator[bytes], make_room: Callable[[int], None]) -> str:
-    """Returns the SHA-256 digest. The content is then on the disk. make_room: called before so many bytes are written;
-    what it raises ends the upload."""
+    """Returns the SHA-256 digest. make_room: called before so many bytes are written; may raise."""
     hasher = hashlib.sha256()
     waiting = bytearray()
 

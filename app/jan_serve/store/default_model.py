@@ -17,39 +17,20 @@ from jan_serve.store.index import STATE_FOLDER, DefaultModel, ModelEntry
 _MAX_BYTES: Final = 4096
 
 
-class LastModel:
-    """The model of one models folder that was loaded last to write text before this process asked. What the process
-    loads itself counts from the next start: requests without a name get the same model as long as a server runs. Each
-    method blocks briefly on the disk."""
-
-    def __init__(self, models_dir: Path) -> None:
-        self._file = models_dir / STATE_FOLDER / "last-model"
-        self._noted: str | None = None
-
-    @cached_property
-    def name(self) -> str | None:
-        """Its canonical name. None if there is none; the model may be gone."""
-        return _read_name(self._file)
-
-    def note(self, name: str) -> None:
-        """Keep the name for the next start, where the folder can be written."""
-        if name != (self._noted or self.name):
-            with contextlib.suppress(OSError):
-                # A hint, written with every change of models: a torn one names no model, and chooses nothing.
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-                self._file.write_bytes(os.fsencode(name))
-                self._noted = name
-
-
 class ChosenModel:
     """The default of one models folder, as a user chose it for this and later servers. Methods block on the disk."""
 
-    def __init__(self, models_dir: Path) -> None:
-        self._file = models_dir / STATE_FOLDER / "default-model"
+    def __init__(self, models_dir: Path, file: str = "default-model") -> None:
+        self._file = models_dir / STATE_FOLDER / file
 
     def name(self) -> str | None:
-        """Its canonical name. None if there is none; the model may be gone."""
-        return _read_name(self._file)
+        """Its canonical name. None if there is none; the model may be gone. Raises Unavailable."""
+        try:
+            with self._file.open("rb") as file:
+                return os.fsdecode(file.read(_MAX_BYTES))
+        except OSError as error:
+            raise_if_exhausted(error)  # else the server would have another default for as long as it runs
+            return None
 
     def choose(self, name: str | None) -> None:
         """None leaves the choice to the program. Raises OSError."""
@@ -60,18 +41,30 @@ class ChosenModel:
         self._file.write_bytes(os.fsencode(name))
 
 
-def _read_name(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
-    except OSError as error:
-        raise_if_exhausted(error)  # else the server would have another default for as long as it runs
-        return None
+class LastModel:
+    """The model of one models folder that was loaded last to write text before this process asked. What the process
+    loads itself counts from the next start: requests without a name get the same model as long as a server runs. Each
+    method blocks briefly on the disk."""
+
+    def __init__(self, models_dir: Path) -> None:
+        self._kept = ChosenModel(models_dir, "last-model")
+        self._noted: str | None = None
+
+    @cached_property
+    def name(self) -> str | None:
+        """Its canonical name. None if there is none; the model may be gone."""
+        return self._kept.name()
+
+    def note(self, name: str) -> None:
+        """Keep the name for the next start, where the folder can be written."""
+        if name != (self._noted or self.name):
+            with contextlib.suppress(OSError):
+                # A hint, written with every change of models: a torn one names no model, and chooses nothing.
+                self._kept.choose(name)
+                self._noted = name
 
 
-_CHATS: Final = 0
-_CONTINUES: Final = 1
-_POOLS: Final = 2
+_CHATS, _CONTINUES, _POOLS = range(3)
 
 
 def _kind(facts: HeaderFacts) -> int:

@@ -83,8 +83,7 @@ class ModelLibrary:
         self._reading: asyncio.Task[None] | None = None
 
     async def models(self) -> tuple[ListedModel, ...]:
-        """All models, within milliseconds. Facts from headers that were not read yet are missing; a background task
-        reads them for later calls."""
+        """All models, within milliseconds. A background task reads the headers that were not read yet."""
         listed, complete = await asyncio.to_thread(self._models)
         if not complete:
             self.start_reading()
@@ -104,8 +103,7 @@ class ModelLibrary:
             await self._reader.close()
 
     async def _read_headers(self) -> None:
-        """Read the missing headers one at a time, so that the task can be cancelled in between. An error that says
-        nothing about the file ends it; the next list tries again."""
+        """One at a time, so that it can be cancelled. What says nothing about the file ends it, until the next list."""
         entries = await asyncio.to_thread(self._resolver.entries)
         try:
             for entry in entries:
@@ -120,10 +118,9 @@ class ModelLibrary:
                 await self._reader.rest()
 
     async def _facts_or_problem(self, entry: ModelEntry) -> HeaderFacts | str:
-        # The index keeps no facts of files outside the folder, which are few: the load reads their headers as well.
-        in_thread = self._reader is None or entry.origin != "models folder"
         try:
-            if self._reader is None or in_thread:
+            # The index keeps no facts of files outside the folder, which are few: the load reads their headers as well.
+            if self._reader is None or entry.origin != "models folder":
                 return await asyncio.to_thread(self._resolver.facts, entry)
             facts = await self._reader.ask(ReadHeader(path=str(entry.path)))
         except (InvalidModel, ModelNotFound, EngineCrashed) as error:
@@ -188,16 +185,16 @@ class ModelLibrary:
         self.blobs.keep_adapter(sha256, self._variants.adapter_path(sha256), variant, architecture)
 
     def remove_variant(self, name: str) -> str | None:
-        """Delete a variant, if there is one. Raises StoreError. Returns the model whose file was uploaded for it, if
-        no other variant uses that."""
+        """Delete a variant. Returns the model whose file was uploaded for it alone. Raises StoreError."""
         variant = self._variants.get(name)
         if variant is None:
             return None
         with writing_to(self._models_dir):
             self._variants.remove(variant.name)
-        base = next((entry for entry in self._resolver.entries() if entry.name == variant.base), None)
-        is_own = base is not None and base.record is not None and base.record.source.kind == "created"
-        return base.name if base is not None and is_own and not base.variants else None
+        for base in self._resolver.entries():
+            if base.name == variant.base and base.record and base.record.source.kind == "created":
+                return None if base.variants else base.name
+        return None
 
     def check_removable(self, name: str) -> None:
         """Raises as `ModelResolver.resolve_exact`; InvalidRequest for a model that `remove` rejects."""
@@ -211,10 +208,10 @@ class ModelLibrary:
 
     def remove(self, name: str) -> Removed:
         """Delete the files of a model. name: canonical. Raises ModelNotFound, InvalidRequest, StoreError."""
-        entry = next((entry for entry in self._resolver.entries() if entry.name == name), None)
-        if entry is None:
-            raise ModelNotFound(name)
-        return remove_model(entry, self._models_dir, self._index)
+        for entry in self._resolver.entries():
+            if entry.name == name:
+                return remove_model(entry, self._models_dir, self._index)
+        raise ModelNotFound(name)
 
     def calibration(self, name: str | None) -> tuple[str, Calibration | None]:
         """The canonical name of a model, and its calibration. Raises as `find`."""
@@ -252,8 +249,7 @@ class ModelLibrary:
         ]
 
     async def take_over(self, name: str) -> ModelRecord:
-        """Link a model of another program into the folder. name: of `elsewhere`. Raises InvalidRequest, InvalidModel
-        for a file that is damaged, StoreError."""
+        """Link a model of `elsewhere` into the folder. Raises InvalidRequest, InvalidModel, StoreError."""
         from jan_serve.store.imports.link import ImportStatus, take_over
 
         named = [item for item in await asyncio.to_thread(self.elsewhere) if item.name == name]
@@ -274,22 +270,17 @@ class ModelLibrary:
             self._puller = self._make_puller()
         return self._puller
 
-    def _modalities(self, entry: ModelEntry, facts: HeaderFacts | None) -> tuple[str, ...]:
-        if facts is None or facts.n_embd is None or not entry.projectors:
-            return ()
-        projector = self._resolver.fitting_projector(entry, facts.n_embd)
-        return projector.senses if projector is not None else ()
-
     def _is_known(self, entry: ModelEntry) -> bool:
         record = entry.record
         return _stamp(entry) in self._facts or (record is not None and self._resolver.has_all_facts(record))
 
     def _listed(self, entry: ModelEntry) -> ListedModel:
         record = entry.record
-        read = self._facts.get(_stamp(entry))
-        facts = read or (record.facts if record is not None else None)
-        if isinstance(facts, HeaderFacts):
-            facts = as_configured(facts, entry)
+        read = self._facts.get(_stamp(entry)) or (record.facts if record is not None else None)
+        facts = as_configured(read, entry) if isinstance(read, HeaderFacts) else None
+        projector = None
+        if facts is not None and facts.n_embd is not None and entry.projectors:
+            projector = self._resolver.fitting_projector(entry, facts.n_embd)
         is_in_folder = entry.origin == "models folder"
         return ListedModel(
             name=entry.name,
@@ -300,10 +291,10 @@ class ModelLibrary:
             size_bytes=_size(entry),
             modified_at=entry.modified_ns // 1_000_000_000,
             can_remove=is_in_folder,
-            facts=facts if isinstance(facts, HeaderFacts) else None,
-            problem=facts if isinstance(facts, str) else None,
+            facts=facts,
+            problem=read if isinstance(read, str) else None,
             sha256=record.files[0].sha256 if record is not None else None,
-            modalities=self._modalities(entry, facts if isinstance(facts, HeaderFacts) else None),
+            modalities=projector.senses if projector is not None else (),
         )
 
 

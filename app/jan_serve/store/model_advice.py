@@ -123,14 +123,11 @@ def advised(entries: Iterable[CatalogueEntry], purpose: Purpose, machine: Machin
         why = f"the most able one that writes {purpose.least_speed:g} tokens a second here"
     chosen = _with_reasons([best], why if quick else "the quickest one that fits")
     others = sorted((advice for advice in fitting if advice is not best), key=_ability, reverse=True)
-    quicker = next((advice for advice in others if _is_quicker(advice, best)), None)
+    quicker = [advice for advice in others if _is_quicker(advice, best)]
+    chosen += _with_reasons(quicker[:1], "quicker, and less able")
     abler = [advice for advice in others if _ability(advice) > _ability(best)]
-    bearable = (advice for advice in abler if _speed(advice) >= purpose.least_speed / 2)
-    larger = next(bearable, abler[-1] if abler else None)
-    if quicker is not None:
-        chosen += _with_reasons([quicker], "quicker, and less able")
-    if larger is not None:
-        chosen += _with_reasons([larger], "more able, and slower")
+    bearable = [advice for advice in abler if _speed(advice) >= purpose.least_speed / 2]
+    chosen += _with_reasons(bearable[:1] or abler[-1:], "more able, and slower")
     taken = {advice.entry.name for advice in chosen}
     rest = [advice for advice in others if advice.entry.name not in taken]
     return chosen + _with_reasons(rest[: NUM_ADVISED - len(chosen)], "fits too")

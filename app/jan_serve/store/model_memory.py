@@ -61,8 +61,7 @@ def footprint(
     mapped: bool,
     flash_attn: bool = True,
 ) -> Footprint:
-    """The estimate for a busy worker. n_ctx, gpu_layers: None if the worker decides by free memory. gpu_layers: -1 is
-    all."""
+    """For a busy worker. n_ctx, gpu_layers: None if the worker decides by free memory; -1 layers are all."""
     per_token = model.k_elements * BYTES_PER_ELEMENT.get(type_k, 2.0)
     per_token += model.v_elements * BYTES_PER_ELEMENT.get(type_v, 2.0)
     trained = model.n_ctx_train or MIN_DEFAULT_N_CTX
@@ -83,8 +82,7 @@ def footprint(
 
 
 def _on_device(model: ModelFile, context: int, gpu_layers: int | None) -> int:
-    """Weights and cache of the layers on accelerators, counted from the output layer, as llama.cpp does. Experts do
-    not count: they stay in main memory as far as they do not fit."""
+    """As llama.cpp counts, from the output layer. Experts do not count: main memory takes what does not fit."""
     layers = model.parts.layers
     if gpu_layers is None or gpu_layers == 0 or not layers:
         return 0
@@ -94,8 +92,7 @@ def _on_device(model: ModelFile, context: int, gpu_layers: int | None) -> int:
 
 
 def memory_needed(file_bytes: int, bits: int = 4) -> int:
-    """Bytes to run a model that is not downloaded yet, with a context of 8,192 tokens. bits: per weight; the cache
-    depends on the model's shape, not on its quantisation."""
+    """With a context of 8,192 tokens. bits: per weight; the cache depends on the model's shape, not on them."""
     at_four_bits = file_bytes * 4 // bits if bits > 0 else file_bytes
     cache = min(_MAX_CACHE, int(at_four_bits * _CACHE_SHARE))
     return file_bytes + cache + _WORKING_SPACE

@@ -6,7 +6,7 @@ A name is matched by exact name, file name, alias, `repo:quant` or unique prefix
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -42,7 +42,8 @@ def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 def _exact_matches(wanted: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     for names_of in (_canonical, _variants, _file_stem, _aliases, _repo_names):
         for fold in (str, str.casefold):
-            matches = _matching(fold(wanted), entries, names_of, fold)
+            name = fold(wanted)
+            matches = [entry for entry in entries if any(fold(known) == name for known in names_of(entry))]
             if matches:
                 return matches
     return []
@@ -57,19 +58,15 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
         return [entry for entry in entries if entry.name in (wanted, without_suffix(wanted))]
     folded = wanted.casefold()
     rules = (_canonical, _file_stem, _aliases, _repo_names)
-    found = [
-        entry
-        for entry in entries
-        if any(folded == known.casefold() for rule in rules for known in rule(entry))
-    ]
+    names = [[known.casefold() for rule in rules for known in rule(entry)] for entry in entries]
+    found = [entry for entry, own in zip(entries, names, strict=True) if folded in own]
     if not found and has_latest_tag(name):
         return deletion_matches(without_latest_tag(name), entries)
     return found
 
 
 def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
-    """The LoRA adapters that `name` matches: `MODEL:ADAPTER` or the adapter's name. Raises AdapterNotFound if MODEL
-    has adapters, but none of that name."""
+    """`MODEL:ADAPTER` or the adapter's name. Raises AdapterNotFound if MODEL has adapters, but not this one."""
     model, colon, adapter = name.rpartition(":")
     owners = [entry for entry in exact_matches(model, entries) if entry.adapters] if colon and model else []
     found = _with_adapter(adapter, owners) or _with_adapter(name, entries)
@@ -79,22 +76,16 @@ def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[Mode
 
 
 def _with_adapter(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
-    return [
-        (entry, adapter)
-        for entry in entries
-        for adapter in entry.adapters
-        if adapter.casefold() == name.casefold()
-    ]
+    pairs = [(entry, adapter) for entry in entries for adapter in entry.adapters]
+    return [pair for pair in pairs if pair[1].casefold() == name.casefold()]
 
 
 def _with_prefix(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     if len(prefix) < MIN_PREFIX_LENGTH:
         return []
-    return [
-        entry
-        for entry in entries
-        if entry.name.casefold().startswith(prefix) or _file_stem(entry)[0].casefold().startswith(prefix)
-    ]
+    names = [(entry.name.casefold(), _file_stem(entry)[0].casefold()) for entry in entries]
+    pairs = zip(entries, names, strict=True)
+    return [entry for entry, own in pairs if any(name.startswith(prefix) for name in own)]
 
 
 def without_suffix(name: str) -> str:
@@ -119,15 +110,6 @@ def repo_of(entry: ModelEntry) -> str | None:
         return entry.record.source.name
     parts = entry.name.split("/")
     return "/".join(parts[:2]) if len(parts) >= 3 else None
-
-
-def _matching(
-    wanted: str,
-    entries: Sequence[ModelEntry],
-    names_of: Callable[[ModelEntry], Iterable[str]],
-    fold: Callable[[str], str],
-) -> list[ModelEntry]:
-    return [entry for entry in entries if any(fold(name) == wanted for name in names_of(entry))]
 
 
 def _without_hub(name: str) -> str:
@@ -218,12 +200,14 @@ def tables_of(entries: Sequence[ModelEntry], names: Names) -> dict[str, str]:
 def _with_table(entry: ModelEntry, table: str | None, names: Names) -> ModelEntry:
     if table is None:
         return entry
-    own = names[table]
-    found = msgspec.structs.replace(
-        entry, table=table, aliases=own.aliases, adapters=own.adapters, has_template=own.has_template
-    )
-    if own.projector is None:
-        return found
+    own, projectors = names[table], entry.projectors
+    if own.projector is not None:
+        projectors = () if own.projector == NO_PROJECTOR else (Path(own.projector),)
     return msgspec.structs.replace(
-        found, projectors=() if own.projector == NO_PROJECTOR else (Path(own.projector),)
+        entry,
+        table=table,
+        aliases=own.aliases,
+        adapters=own.adapters,
+        has_template=own.has_template,
+        projectors=projectors,
     )

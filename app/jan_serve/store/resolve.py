@@ -145,16 +145,14 @@ class ModelResolver:
         return msgspec.structs.replace(entry, variants=names, variant_adapters=tuple(adapters))
 
     def resolve(self, name: str | None) -> ModelEntry:
-        """The model of that name (None: the default one), by the rules of `model_names.best_matches`. Raises
-        InvalidRequest for an invalid or ambiguous name, ModelNotFound for an unknown one."""
+        """By `model_names.best_matches`; None is the default. Raises InvalidRequest, ModelNotFound."""
         if name is None:
             return self._resolve_default()
         check_name(name)
         return self._best(name, self.entries())
 
     def resolve_exact(self, name: str) -> ModelEntry:
-        """The model to delete, see `model_names.deletion_matches`. Raises as `resolve`. For an ambiguous name, the
-        error lists file names, each of which is unambiguous."""
+        """The model to delete, see `deletion_matches`. Raises as `resolve`, with unambiguous file names."""
         check_name(name)
         entries = self.entries()
         matches = deletion_matches(name, entries)
@@ -165,8 +163,7 @@ class ModelResolver:
         return matches[0]
 
     def resolve_with_adapter(self, name: str | None) -> tuple[ModelEntry, str | None]:
-        """Model and LoRA adapter of a name, which may be `MODEL:ADAPTER`, an adapter's name, or as in `resolve`.
-        Raises as `resolve`, and AdapterNotFound."""
+        """`MODEL:ADAPTER`, an adapter's name, or as in `resolve`. Raises as that, and AdapterNotFound."""
         if name is None:
             return self._resolve_default(), None
         check_name(name)
@@ -215,8 +212,7 @@ class ModelResolver:
             self._last.note(entry.name)
 
     def model_file(self, path: Path, name: str) -> ModelFile:
-        """The header facts of the file of `name`. Blocks on the disk. Raises InvalidModel, and ModelNotFound if the
-        file is missing."""
+        """From the header of the file of `name`. Blocks on the disk. Raises InvalidModel, ModelNotFound."""
         key = _key(path)
         if key is None:
             raise ModelNotFound(name)
@@ -231,8 +227,7 @@ class ModelResolver:
         return known
 
     def facts(self, entry: ModelEntry) -> HeaderFacts:
-        """The facts of a model from the index if it has all, else from its header; the index then keeps them. Raises
-        InvalidModel, and ModelNotFound if the file is missing."""
+        """From the index if it has all, else from the header, for the index. Raises InvalidModel, ModelNotFound."""
         record = entry.record
         if record is not None and self.has_all_facts(record):
             assert record.facts is not None

@@ -75,10 +75,9 @@ class ModelSources:
         chosen = self.model_settings(source.name)
         for each in chosen.lora:
             check_adapter(each.file, each.name, model.architecture)
-        adapters = [
-            AdapterFile(name=each.name, path=str(each.file), scale=each.scale) for each in chosen.lora
-        ]
-        for name, path in self._variant_adapters(source.name):
+        adapters = [AdapterFile(name=own.name, path=str(own.file), scale=own.scale) for own in chosen.lora]
+        entry = self._entry(source.name)
+        for name, path in entry.variant_adapters if entry is not None else ():
             check_adapter(path, name, model.architecture)
             adapters.append(AdapterFile(name=name, path=str(path), scale=1.0))
         return msgspec.structs.replace(
@@ -102,10 +101,8 @@ class ModelSources:
         return source.projector
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
-        """Log why the model is served for text only, if it has a projector; lists say so from then on. A model that
-        writes text becomes the one that was used last."""
-        with self._lock:
-            entry = self._entries.get(source.name)
+        """Log why it is served for text only, for lists too; one that writes text becomes the one used last."""
+        entry = self._entry(source.name)
         if entry is not None and not facts.is_embedding_model:
             self._resolver.note_use(entry)
         fault = facts.projector_fault
@@ -117,13 +114,8 @@ class ModelSources:
         if entry is None or not entry.projectors:
             return
         for each in self._resolver.unfitting_projectors(entry, facts.n_embd):
-            logger.warning(
-                "%s is served for text only: %s is for models of the width %s, and this one has %s",
-                source.name,
-                each.path.name,
-                each.width,
-                facts.n_embd,
-            )
+            why = f"{each.path.name} is for models of the width {each.width}, and this one has {facts.n_embd}"
+            logger.warning("%s is served for text only: %s", source.name, why)
 
     def _draft_path(self, name: str | None) -> str | None:
         """name: a model of the store, or a file. Raises InvalidModel, ModelNotFound."""
@@ -172,8 +164,7 @@ class ModelSources:
         return self._table_of(name, self._book.tables())[1]
 
     def _table_of(self, name: str, tables: Mapping[str, ModelSettings]) -> tuple[str | None, ModelSettings]:
-        with self._lock:
-            entry = self._entries.get(name)
+        entry = self._entry(name)
         if entry is None and tables:
             entries = {each.name: each for each in self._resolver.entries()}
             with self._lock:
@@ -182,10 +173,9 @@ class ModelSources:
         table = entry.table if entry is not None else None
         return table, self._settings(table, tables)
 
-    def _variant_adapters(self, name: str) -> tuple[tuple[str, Path], ...]:
+    def _entry(self, name: str) -> ModelEntry | None:
         with self._lock:
-            entry = self._entries.get(name)
-        return entry.variant_adapters if entry is not None else ()
+            return self._entries.get(name)
 
     def profiles(self) -> ProfileOf:
         """The defaults for requests, as configured now. Looks at each file once, for all models."""
@@ -199,9 +189,8 @@ class ModelSources:
             defaults = self._defaults.get(table)
             if defaults is None or defaults[0] is not settings:
                 defaults = self._defaults[table] = settings, settings.sampling.model_dump(exclude_none=True)
-            found = ModelProfile(
-                template=template, defaults=defaults[1], stop_loops=settings.options.stop_loops
-            )
+            stop_loops = settings.options.stop_loops
+            found = ModelProfile(template=template, defaults=defaults[1], stop_loops=stop_loops)
             variant = variant_of(requested) if requested is not None else None
             return found if variant is None or variant.base != model else _of_variant(found, variant)
 
@@ -220,9 +209,8 @@ class ModelSources:
         except JanServeError:
             found = None  # the load says what is wrong with the model
         projector = found.path if found is not None else None
-        digest = _load_digest(
-            self._settings(entry.table, self._book.tables()), projector, entry.variant_adapters
-        )
+        settings = self._settings(entry.table, self._book.tables())
+        digest = _load_digest(settings, projector, entry.variant_adapters)
         own = ModelSource(
             name=entry.name,
             path=str(entry.path),
@@ -235,21 +223,17 @@ class ModelSources:
 
 def _of_variant(profile: ModelProfile, variant: Variant) -> ModelProfile:
     own = TemplateOverride(variant.name, variant.template) if variant.template is not None else None
+    # JSON's lists as the tuples of StopConditions.
+    lists = {
+        name: tuple(cast(list[Any], each)) for name, each in variant.defaults.items() if type(each) is list
+    }
     return ModelProfile(
         template=own or profile.template,
-        defaults={**profile.defaults, **_values(variant.defaults)},
+        defaults={**profile.defaults, **variant.defaults, **lists},
         stop_loops=profile.stop_loops,
         system=variant.system,
         messages=tuple(Message(role=each.role, content=each.content) for each in variant.messages),
     )
-
-
-def _values(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON's lists as the tuples of StopConditions."""
-    return {
-        name: tuple(cast(list[Any], value)) if isinstance(value, list) else value
-        for name, value in defaults.items()
-    }
 
 
 def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
@@ -270,10 +254,8 @@ def _load_digest(
     settings: ModelSettings, projector: Path | None, variant_adapters: Sequence[tuple[str, Path]]
 ) -> int:
     """Changes if the model must be reloaded: with its load options, its adapters, its projector or their files."""
-    options = [
-        (name, getattr(settings.options, name))
-        for name in sorted(ModelOptions.model_fields.keys() - LIVE_OPTIONS)
-    ]
+    names = sorted(ModelOptions.model_fields.keys() - LIVE_OPTIONS)
+    options = [(name, getattr(settings.options, name)) for name in names]
     adapters = [(each.name, each.scale, str(each.file), file_stamp(each.file)) for each in settings.lora]
     adapters += [(name, 1.0, str(path), file_stamp(path)) for name, path in variant_adapters]
     sight = (str(projector), file_stamp(projector)) if projector is not None else None

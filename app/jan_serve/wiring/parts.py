@@ -73,12 +73,8 @@ def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelRe
         index=ModelIndex(settings.models_dir),
         names=lambda: configured_names(tables),
         thinks=_thinks,
-        can_pull=_can_pull,
+        can_pull=lambda name: Catalogue.read(catalogue_file()).has(name),
     )
-
-
-def _can_pull(name: str) -> bool:
-    return Catalogue.read(catalogue_file()).has(name)
 
 
 def _thinks(template: str) -> bool:

@@ -26,8 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
 class GrammarFiles(Mapping[str, str]):
-    """GBNF texts by name. A file of the user precedes a shipped grammar of the same name. Files are read at each use,
-    so edits apply from the next request."""
+    """GBNF texts by name; the user's precede shipped ones. Read at each use, so that edits apply."""
 
     def __init__(self, shipped: Mapping[str, str], folder: Path) -> None:
         """folder: has `NAME.gbnf` files; may not exist."""

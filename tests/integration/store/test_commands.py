@@ -90,7 +90,7 @@ def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     assert run("pull", "org/Many:Q2_K") == 0
 
 
-def always(_output: object) -> bool:
+def always() -> bool:
     return True
 
 

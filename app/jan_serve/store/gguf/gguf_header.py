@@ -267,7 +267,8 @@ class _HeaderReader:
         self._check_room(length, form.size, key)
         raw = self._take(length * form.size, f"the array {key!r}")
         if key == _TOKEN_TYPES and kind in (_UINT32, _INT32):
-            self._byte_token_ids = _positions(raw, _BYTE_TOKEN_TYPE)
+            types = enumerate(struct.iter_unpack("<I", raw))
+            self._byte_token_ids = [index for index, (each,) in types if each == _BYTE_TOKEN_TYPE]
         if length > _KEPT_ARRAY_LENGTH:
             return ArrayValue(kind, length)
         return ArrayValue(kind, length, tuple(value for (value,) in form.iter_unpack(raw)))
@@ -303,11 +304,8 @@ class _HeaderReader:
         words = set(texts)
         empty = texts.count(b"") - 1 if b"" in words else 0  # llama.cpp gives these texts of their own
         self._texts = texts
-        missing = tuple(
-            byte
-            for byte in range(256)
-            if b"<0x%02X>" % byte not in words and (byte > 127 or bytes([byte]) not in words)
-        )
+        without_own = (byte for byte in range(256) if b"<0x%02X>" % byte not in words)
+        missing = tuple(byte for byte in without_own if byte > 127 or bytes([byte]) not in words)
         self._vocabulary = Vocabulary(len(texts), len(words) + empty, missing)
 
     def _tensor(self) -> TensorInfo:
@@ -321,9 +319,8 @@ class _HeaderReader:
         storage = TENSOR_TYPES[kind]
         row = shape[0] if shape else 1
         if row % storage.block:
-            raise _Malformed(
-                f"a row of {name!r} has {row} elements, not a multiple of {storage.block} ({storage.name})"
-            )
+            needed = f"a multiple of {storage.block} ({storage.name})"
+            raise _Malformed(f"a row of {name!r} has {row} elements, not {needed}")
         count = 1
         for size in shape:
             count *= size
@@ -351,10 +348,6 @@ class _HeaderReader:
                 raise _Malformed(f"token {token} is a byte token, but its text is not of the form <0xHH>")
 
 
-def _positions(raw: bytes, value: int) -> list[int]:
-    return [index for index, (element,) in enumerate(struct.iter_unpack("<I", raw)) if element == value]
-
-
 def _alignment(metadata: Mapping[str, Scalar | ArrayValue]) -> int:
     value = metadata.get("general.alignment", 32)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -378,8 +371,8 @@ def _check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, file_size: 
         names.add(tensor.name)
         if tensor.offset != expected:
             raise _Malformed(f"the tensor {tensor.name!r} is at offset {tensor.offset}, not at {expected}")
-        if data_offset + tensor.offset + tensor.n_bytes > file_size:
-            missing = data_offset + tensor.offset + tensor.n_bytes - file_size
+        missing = data_offset + tensor.offset + tensor.n_bytes - file_size
+        if missing > 0:
             raise _Malformed(f"the file is incomplete: {tensor.name!r} ends {missing} bytes after its end")
         expected = _pad(tensor.offset + tensor.n_bytes, alignment)
     end = data_offset + expected

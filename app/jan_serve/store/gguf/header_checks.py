@@ -135,8 +135,7 @@ _ACTIVATION: Final = "adapter.alora.invocation_tokens"
 
 
 def check_adapter(path: Path, name: str, architecture: str) -> int:
-    """Check an adapter for a model of this architecture and return the bytes of its tensors. Blocks. Raises
-    InvalidModel, which names the adapter."""
+    """The bytes of an adapter's tensors. Blocks. Raises InvalidModel if it is none for this architecture."""
     try:
         header = read_gguf_header(path)
         mismatch = _mismatch(header, architecture)

@@ -201,12 +201,11 @@ class ModelFile(msgspec.Struct, frozen=True):
 
     @property
     def k_elements(self) -> int:
-        """Elements of K in the KV cache per token, over all blocks."""
+        """Elements of K in the KV cache per token, over all blocks; `v_elements` likewise."""
         return sum(layer.k_elements for layer in self.parts.layers)
 
     @property
     def v_elements(self) -> int:
-        """Elements of V in the KV cache per token, over all blocks."""
         return sum(layer.v_elements for layer in self.parts.layers)
 
     def facts(self, thinks: Callable[[str], bool] | None = None) -> HeaderFacts:
@@ -239,6 +238,8 @@ def read_model_file(path: Path) -> ModelFile:
     tensors = [tensor for part in headers for tensor in part.tensors]
     n_layer = header.integer(f"{architecture}.block_count") or 0
     parts = parts_of(header, tensors, n_layer)
+    template = header.metadata.get("tokenizer.chat_template")
+    file_type = header.integer("general.file_type")
     return ModelFile(
         paths=tuple(part.path for part in headers),
         architecture=architecture,
@@ -248,10 +249,10 @@ def read_model_file(path: Path) -> ModelFile:
         n_layer=n_layer,
         parts=parts,
         tensor_bytes=sum(tensor.n_bytes for tensor in tensors),
-        chat_template=_template(header),
+        chat_template=template if isinstance(template, str) else None,
         pooling=_pooling(header, architecture),
         n_parameters=sum(math.prod(tensor.shape) for tensor in tensors),
-        quantisation=_file_type(header),
+        quantisation=None if file_type is None else FILE_TYPES.get(file_type),
         n_embd=parts.n_embd,
         n_vocab=parts.n_vocab,
         n_head=parts.n_head,
@@ -268,33 +269,19 @@ def read_model_parts(
     return parts_of(headers[0], tensors, model.n_layer, overrides, with_heads=with_heads)
 
 
-def _template(header: GgufHeader) -> str | None:
-    value = header.metadata.get("tokenizer.chat_template")
-    return value if isinstance(value, str) else None
-
-
 def _has_gap_token(header: GgufHeader, role: str) -> bool:
     """Whether the header names this fill-in-the-middle token, by its newer or older key."""
     return any(f"tokenizer.ggml.{key}_token_id" in header.metadata for key in (f"fim_{role[:3]}", role))
 
 
-def _file_type(header: GgufHeader) -> str | None:
-    value = header.integer("general.file_type")
-    return None if value is None else FILE_TYPES.get(value)
-
-
 def _check_kind(header: GgufHeader, architecture: str) -> None:
-    kind = header.text("general.type")
+    kind, file = header.text("general.type"), header.path.name
     if kind == "adapter":
-        raise InvalidModel(
-            f"{header.path.name} is a LoRA adapter: it applies to a model and is not one itself"
-        )
+        raise InvalidModel(f"{file} is a LoRA adapter: it applies to a model and is not one itself")
     if kind == "mmproj" or architecture == "clip":
-        raise InvalidModel(
-            f"{header.path.name} is a multimodal projector: it belongs to a model and is not one itself"
-        )
+        raise InvalidModel(f"{file} is a multimodal projector: it belongs to a model and is not one itself")
     if not header.tensors and header.integer("split.count") is None:
-        raise InvalidModel(f"{header.path.name} has no tensors: it holds a vocabulary only")
+        raise InvalidModel(f"{file} has no tensors: it holds a vocabulary only")
 
 
 def _other_parts(first: GgufHeader) -> list[GgufHeader]:

@@ -111,8 +111,7 @@ def best_first(labels: Sequence[str]) -> list[str]:
 
 
 def choose(candidates: Sequence[QuantisedFile], n_free: int) -> Choice | None:
-    """The default quantisation for `n_free` bytes of memory; None if nothing fits. Unquantised files are chosen only
-    if there is nothing else."""
+    """The default for `n_free` bytes of memory; None if nothing fits. Unquantised ones only for want of others."""
     by_label = {candidate.label: candidate for candidate in candidates}
     quantised = [label for label in by_label if 0 < bits_of(label) <= 8]
     skipped: QuantisedFile | None = None

@@ -112,15 +112,13 @@ def check_tensors(base: GgufHeader, update: GgufHeader) -> dict[str, Replacement
         if old is None:
             raise _refused(f"the model has no tensor {tensor.name!r}")
         if _dimensions(tensor.shape) != _dimensions(old.shape):
-            raise _refused(
-                f"{tensor.name!r} has the shape {list(tensor.shape)}, and the model's {list(old.shape)}"
-            )
+            ours = list(old.shape)
+            raise _refused(f"{tensor.name!r} has the shape {list(tensor.shape)}, and the model's {ours}")
         is_matrix = len(_dimensions(old.shape)) > 1
         allowed = {old.type, *(_MATRIX_TYPES if is_matrix else ())}
         if tensor.type not in allowed:
-            raise _refused(
-                f"{tensor.name!r} has the type {tensor.type}; possible are {', '.join(sorted(allowed))}"
-            )
+            possible = ", ".join(sorted(allowed))
+            raise _refused(f"{tensor.name!r} has the type {tensor.type}; possible are {possible}")
         _check_values(update, tensor)
         found[tensor.name] = Replacement(update, tensor)
     return found
@@ -134,20 +132,16 @@ def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -
     size = base.data_offset + sum(_padded(tensor.n_bytes, base.alignment) for tensor in tensors)
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _check_space(target.parent, size)
+        free = shutil.disk_usage(target.parent).free
+        if size > free:
+            raise InsufficientStorage(
+                f"The updated model needs {size} bytes in {target.parent}, and the disk has {free}."
+            )
         with _new_file(target) as out:
             _write(out, base, tensors, sources)
             read_gguf_header(target)
     except OSError as error:
         raise storage_error(error, target.parent) from None
-
-
-def _check_space(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise InsufficientStorage(
-            f"The updated model needs {size} bytes in {folder}, and the disk has {free}."
-        )
 
 
 @contextlib.contextmanager
@@ -234,18 +228,17 @@ def _check_values(header: GgufHeader, tensor: TensorInfo) -> None:
                 raise _refused(f"{tensor.name!r} has values that are not finite")
 
 
+def _invalid(reason: str) -> InvalidRequest:
+    return InvalidRequest(f"serialized_named_tensors: {reason}", param="serialized_named_tensors")
+
+
 def _refused(reason: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"serialized_named_tensors: these weights are refused: {reason}", param="serialized_named_tensors"
-    )
+    return _invalid(f"these weights are refused: {reason}")
 
 
 logger = logging.getLogger(__name__)
 
 MAX_PARTS: Final = 4096
-_PICKLE: Final = b"\x80"
-_MAGIC: Final = b"GGUF"
-_ZIP: Final = b"PK"
 
 
 class MergedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,10 +278,7 @@ class WeightUpdate:
         """Merge all parts into one file and discard them. Raises InvalidRequest, InvalidModel, StoreError."""
         try:
             if self._header is None:
-                raise InvalidRequest(
-                    "serialized_named_tensors: no weights were sent before `finished`",
-                    param="serialized_named_tensors",
-                )
+                raise _invalid("no weights were sent before `finished`")
             number = next(self._numbers)
             target = self._path() / f"updated-{number}.gguf"
             merge(self._header, self._replaced, target)
@@ -317,27 +307,19 @@ class WeightUpdate:
         if self._base is not None and self._base != base:
             raise InvalidRequest("model: an update of another model is not finished", param="model")
         if len(self._parts) >= MAX_PARTS:
-            raise InvalidRequest(
-                f"serialized_named_tensors: an update has {MAX_PARTS} parts at most",
-                param="serialized_named_tensors",
-            )
+            raise _invalid(f"an update has {MAX_PARTS} parts at most")
         if self._header is None:
             self._header = _whole(read_gguf_header(base))
         limit = 2 * self._header.file_size
         collected = sum(part.stat().st_size for part in self._parts)
         if collected + len(part) > limit:
-            raise InvalidRequest(
-                f"serialized_named_tensors: the parts of this update are larger than {limit} bytes, twice the model",
-                param="serialized_named_tensors",
-            )
+            raise _invalid(f"the parts of this update are larger than {limit} bytes, twice the model")
         self._base = base
         path = self._store(part)
         try:
             update = read_gguf_header(path)
         except InvalidModel as error:
-            raise InvalidRequest(
-                f"serialized_named_tensors: {error.message}", param="serialized_named_tensors"
-            ) from None
+            raise _invalid(error.message) from None
         self._replaced.update(check_tensors(self._header, update))
 
     def _store(self, part: bytes) -> Path:
@@ -357,16 +339,13 @@ class WeightUpdate:
 
 
 def _check_kind(part: bytes) -> None:
-    if part.startswith((_PICKLE, _ZIP)):
-        raise InvalidRequest(
-            "serialized_named_tensors: this is a pickle. Pickles are refused, because reading one runs whatever code"
-            ' it holds. Send a GGUF file with the tensors, as base64, and load_format "gguf".',
-            param="serialized_named_tensors",
+    if part.startswith((b"\x80", b"PK")):
+        raise _invalid(
+            "this is a pickle. Pickles are refused, because reading one runs whatever code it holds. Send a GGUF file"
+            ' with the tensors, as base64, and load_format "gguf".'
         )
-    if not part.startswith(_MAGIC):
-        raise InvalidRequest(
-            "serialized_named_tensors: this is not a GGUF file", param="serialized_named_tensors"
-        )
+    if not part.startswith(b"GGUF"):
+        raise _invalid("this is not a GGUF file")
 
 
 def _whole(header: GgufHeader) -> GgufHeader:

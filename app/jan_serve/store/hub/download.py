@@ -190,17 +190,16 @@ class _Transfer:
         self._watcher.received(0)
 
     async def _attempt(self) -> None:
-        if self._position == self._download.size_bytes:
+        wanted = self._download.size_bytes
+        if self._position == wanted:
             return
         headers = {"Range": f"bytes={self._position}-"} if self._position else {}
         try:
             async with self._http.stream(self._download.url, headers=headers) as response:
                 self._check_headers(response)
                 await self._receive(response)
-            if self._position < self._download.size_bytes:
-                raise TransientFailure(
-                    f"it ended after {self._position} of {self._download.size_bytes} bytes"
-                )
+            if self._position < wanted:
+                raise TransientFailure(f"it ended after {self._position} of {wanted} bytes")
         except TransientFailure as failure:
             self._watcher.note(f"{self._download.name}: {failure.reason}; trying again.")
             raise
@@ -227,9 +226,8 @@ class _Transfer:
             raise HubError(f"{self._http.host} answers {file.name} with status {response.status_code}.")
         kind = headers.get("content-type", "")
         if total not in ("*", str(file.size_bytes)) or kind.startswith("text/html"):
-            raise DigestMismatch(
-                file.name, f"{file.size_bytes} bytes", f"{total} bytes ({kind[:60] or 'no type'})"
-            )
+            got = f"{total} bytes ({kind[:60] or 'no type'})"
+            raise DigestMismatch(file.name, f"{file.size_bytes} bytes", got)
         # Only now: an answer that is not this file, such as a login page, leaves the data.
         if response.status_code == 200 and self._position:
             self._restart()
@@ -243,9 +241,8 @@ class _Transfer:
                 if self._position + len(block) > self._download.size_bytes:
                     block.clear()
                     self.is_worthless = True
-                    raise DigestMismatch(
-                        self._download.name, f"{self._download.size_bytes} bytes", "more than that"
-                    )
+                    wanted = f"{self._download.size_bytes} bytes"
+                    raise DigestMismatch(self._download.name, wanted, "more than that")
                 if len(block) >= _BLOCK_BYTES:
                     ready, block = block, bytearray()
                     await self._write(ready)

@@ -124,14 +124,10 @@ class HubHttp:
                 await asyncio.sleep(self._wait_for(failure, failures))
 
     async def answer(self, url: str, max_bytes: int, params: Mapping[str, str] | None = None) -> HubResponse:
-        """Get a small document, with retries. A status of 400 and above is returned without its body. Raises
-        HubError, HubUnavailable, Offline."""
+        """A small document, with retries; no body from status 400 on. Raises HubError, HubUnavailable, Offline."""
 
         async def attempt() -> HubResponse:
-            async with (
-                asyncio.timeout(self.retry_policy.answer_s),
-                self.stream(url, params=params) as response,
-            ):
+            async with self.stream(url, params=params) as response:
                 if response.status_code >= 400:
                     return HubResponse(response.status_code, response.headers, b"")
                 encoding = response.headers.get("content-encoding", "identity").lower()
@@ -148,10 +144,12 @@ class HubHttp:
                 return HubResponse(response.status_code, response.headers, bytes(content))
 
         async def in_time() -> HubResponse:
+            limit_s = self.retry_policy.answer_s
             try:
-                return await attempt()
+                async with asyncio.timeout(limit_s):
+                    return await attempt()
             except TimeoutError:
-                raise TransientFailure(f"no whole answer within {self.retry_policy.answer_s:g} s") from None
+                raise TransientFailure(f"no whole answer within {limit_s:g} s") from None
 
         return await self.retrying(in_time)
 
@@ -201,18 +199,14 @@ class HubHttp:
         return response
 
     def _authorization(self, url: httpx2.URL) -> dict[str, str]:
-        token = self.access.token
-        if (
-            token is None
-            or not self._is_endpoint(url)
-            or not (url.scheme == "https" or is_loopback(url.host))
-        ):
-            return {}
-        return {"Authorization": f"Bearer {token}"}
+        is_safe = self._is_endpoint(url) and (url.scheme == "https" or is_loopback(url.host))
+        return {"Authorization": f"Bearer {self.access.token}"} if self.access.token and is_safe else {}
 
     def _is_endpoint(self, url: httpx2.URL) -> bool:
-        ours = self._endpoint
-        return (url.scheme, url.host, _port(url)) == (ours.scheme, ours.host, _port(ours))
+        def place(url: httpx2.URL) -> tuple[str, str, int]:
+            return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+
+        return place(url) == place(self._endpoint)
 
     def _check_url(self, url: httpx2.URL) -> None:
         """Raises HubError for a redirect out of bounds."""
@@ -238,16 +232,14 @@ class HubHttp:
             elif event.endswith("connect_tcp.complete") and is_direct:
                 stream = info["return_value"]
                 address = address_of(str(stream.get_extra_info("server_addr")[0]))
-                if address is None:
-                    return
-                if self._is_endpoint(url):
+                if address is not None and self._is_endpoint(url):
                     self._hub_addresses.add(str(address))
-                    return
-                try:
-                    self._check_address(address)
-                except HubError:
-                    await stream.aclose()
-                    raise
+                elif address is not None:
+                    try:
+                        self._check_address(address)
+                    except HubError:
+                        await stream.aclose()
+                        raise
 
         return trace
 
@@ -262,15 +254,13 @@ class HubHttp:
 
     def _wait_for(self, failure: TransientFailure, failures: int) -> float:
         """Seconds. Raises HubUnavailable if the hub asks for a longer wait than the policy allows."""
-        if failure.wait_s is not None:
-            if failure.wait_s > self.retry_policy.max_wait_s:
-                raise HubUnavailable(
-                    f"{self.host} asks to wait for {failure.wait_s:.0f} s ({failure.reason}).",
-                    retry_after=failure.wait_s,
-                )
-            return failure.wait_s
-        pause = min(self.retry_policy.max_wait_s, self.retry_policy.backoff_s * 2 ** (failures - 1))
-        return pause * random.uniform(0.75, 1.25)
+        policy = self.retry_policy
+        if failure.wait_s is None:
+            return min(policy.max_wait_s, policy.backoff_s * 2 ** (failures - 1)) * random.uniform(0.75, 1.25)
+        if failure.wait_s > policy.max_wait_s:
+            reason = f"{self.host} asks to wait for {failure.wait_s:.0f} s ({failure.reason})."
+            raise HubUnavailable(reason, retry_after=failure.wait_s)
+        return failure.wait_s
 
 
 class HubResponse(msgspec.Struct, frozen=True):
@@ -318,7 +308,3 @@ def _retry_after(headers: httpx2.Headers) -> float | None:
     """Seconds from Retry-After, as hubs write it; None if missing or in another form."""
     value = headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
-
-
-def _port(url: httpx2.URL) -> int:
-    return url.port or (443 if url.scheme == "https" else 80)

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from jan_serve.errors import HubAccessDenied, HubNotFound, InsufficientMemory, InvalidModel, InvalidRequest
-from jan_serve.store.files import check_room, flush_folder, writing_to
+from jan_serve.store.files import check_room, file_stamp, flush_folder, writing_to
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
 from jan_serve.store.hub.download import Download, DownloadWatcher, PartialFolder, download
@@ -142,23 +142,18 @@ class Puller:
             reference, entry = self._catalogue.reference(text)
         if revision is not None:
             if reference.revision not in (None, revision):
-                raise InvalidRequest(
-                    f"Two revisions are named: {reference.revision} and {revision}.", param="revision"
-                )
+                reason = f"Two revisions are named: {reference.revision} and {revision}."
+                raise InvalidRequest(reason, param="revision")
             reference = msgspec.structs.replace(reference, revision=checked_revision(revision))
         async with HubHttp(self._access, self._retry_policy) as http:
             repository = await read_repository(http, reference)
         model, reason = await self._choose(repository, reference)
-        first = PurePosixPath(repository.repo, model.files[0].path)
-        projector = (
-            best_projector(repository, model, entry.mmproj if entry else None) if with_projector else None
-        )
-        aliases = (
-            (entry.name, *entry.known_as) if entry is not None and model.files[0].path == entry.file else ()
-        )
-        return PullPlan(
-            canonical_name(first), reference, repository.commit, model, projector, aliases, reason
-        )
+        name = canonical_name(PurePosixPath(repository.repo, model.files[0].path))
+        preferred = entry.mmproj if entry else None
+        projector = best_projector(repository, model, preferred) if with_projector else None
+        is_suggested = entry is not None and model.files[0].path == entry.file
+        aliases = (entry.name, *entry.known_as) if entry is not None and is_suggested else ()
+        return PullPlan(name, reference, repository.commit, model, projector, aliases, reason)
 
     async def run(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
         """Download missing files and record the model. Cancelling keeps received data for the next attempt. Raises
@@ -183,8 +178,7 @@ class Puller:
             return await asyncio.to_thread(self._record, plan)
 
     async def newer(self, records: Iterable[ModelRecord]) -> list[NewerFiles]:
-        """The models of `records` of which this hub has newer files: one request for each repository.
-        Raises HubError, HubUnavailable, Offline."""
+        """Those with newer files here: a request per repository. Raises HubError, HubUnavailable, Offline."""
         ours = [
             record
             for record in records
@@ -207,7 +201,11 @@ class Puller:
         if len(models) == 1 or len(labels) == 1 or self._free_memory is None:
             return only_one(repository, models), None
         free = await asyncio.to_thread(self._free_memory)
-        candidates = [_candidate(model) for model in models if model.quantisation]
+        candidates = [
+            QuantisedFile(label, model.n_bytes, memory_needed(model.n_bytes, bits_of(label)))
+            for model in models
+            if (label := model.quantisation)
+        ]
         choice = choose(candidates, free.usable)
         if choice is None:
             smallest = min(candidates, key=lambda candidate: candidate.n_memory)
@@ -227,14 +225,11 @@ class Puller:
         """Whether the index has the file at its path, or it can be linked from elsewhere in the store."""
         target = self._target(plan, file)
         # Digests of imports are unverified.
-        for record in (record for record in records.values() if record.source.kind == "hub"):
-            for known in record.all_files:
-                if (known.sha256, known.size_bytes) != (file.sha256, file.size_bytes):
-                    continue
+        for record in records.values():
+            for known in record.all_files if record.source.kind == "hub" else ():
+                is_same = (known.sha256, known.size_bytes) == (file.sha256, file.size_bytes)
                 path = self._models_dir / known.path
-                if not _is_unchanged(path, known, record):
-                    continue
-                if path == target or _link(path, target):
+                if is_same and _is_unchanged(path, known, record) and (path == target or _link(path, target)):
                     return True
         return False
 
@@ -304,20 +299,12 @@ class _FileWatcher(msgspec.Struct, frozen=True):
         self.watcher.note(text)
 
 
-def _candidate(model: HubModel) -> QuantisedFile:
-    label = model.quantisation or ""
-    return QuantisedFile(label, model.n_bytes, memory_needed(model.n_bytes, bits_of(label)))
-
-
 def _is_unchanged(path: Path, known: FileRecord, record: ModelRecord) -> bool:
     """Whether size and modification time of a recorded file are unchanged."""
-    try:
-        status = path.stat()
-    except OSError:
+    stamp = file_stamp(path)
+    if stamp is None or stamp[1] != known.size_bytes:
         return False
-    if status.st_size != known.size_bytes:
-        return False
-    return known.path != record.files[0].path or status.st_mtime_ns == record.modified_ns
+    return known.path != record.files[0].path or stamp[0] == record.modified_ns
 
 
 def _link(source: Path, target: Path) -> bool:

@@ -43,8 +43,7 @@ class HubReference(msgspec.Struct, frozen=True):
 
 
 def parse_reference(text: str) -> HubReference:
-    """Parse `org/repo`, `org/repo:Q4_K_M`, `org/repo/file.gguf`, `hf.co/…`, or the URL of a page on huggingface.co.
-    Raises InvalidRequest."""
+    """Parse `org/repo`, `org/repo:Q4_K_M`, `org/repo/file.gguf` or a page's URL. Raises InvalidRequest."""
     if not text or len(text) > MAX_REFERENCE_LENGTH or not text.isprintable():
         raise InvalidRequest(
             f"The name {text[:80]!a} is no model's: it is empty, too long, or has characters that cannot be printed.",
@@ -85,9 +84,8 @@ def looks_like_reference(text: str) -> bool:
 def checked_repo(repo: str) -> str:
     """`repo` if it has the form `org/name`. Raises InvalidRequest."""
     parts = repo.split("/")
-    if len(parts) != 2 or any(not _REPO_PART.match(part) or ".." in part for part in parts):
-        raise _no_reference(repo)
-    if any(_why_no_path(part) for part in parts):
+    wrong = (not _REPO_PART.match(part) or ".." in part or _why_no_path(part) for part in parts)
+    if len(parts) != 2 or any(wrong):
         raise _no_reference(repo)
     return repo
 
@@ -95,9 +93,8 @@ def checked_repo(repo: str) -> str:
 def checked_revision(revision: str) -> str:
     """`revision` if it can be a branch, tag or commit. Raises InvalidRequest."""
     if not _REVISION.match(revision) or ".." in revision or "//" in revision:
-        raise InvalidRequest(
-            f"`{_shown(revision)}` is no revision: a branch, a tag or a commit id.", param="revision"
-        )
+        reason = f"`{_shown(revision)}` is no revision: a branch, a tag or a commit id."
+        raise InvalidRequest(reason, param="revision")
     return revision
 
 

@@ -19,7 +19,7 @@ from jan_serve.core.models import LATEST_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
 from jan_serve.store.file_names import files_from, is_model_name, is_projector_name, preference
 from jan_serve.store.gguf.quantisation import quantisation_of
-from jan_serve.store.hub.hub_http import HubHttp, HubResponse
+from jan_serve.store.hub.hub_http import HubHttp
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
 
 MAX_LISTING_BYTES: Final = 32 << 20
@@ -81,8 +81,7 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
-    """Read the repository at the reference's revision (default: `main`). Raises HubNotFound, HubAccessDenied,
-    HubError, HubUnavailable, Offline."""
+    """At the reference's revision, else `main`. Raises HubNotFound, HubAccessDenied, HubError, HubUnavailable."""
     revision = reference.revision or "main"
     url = f"{http.access.endpoint}/api/models/{reference.repo}/revision/{quote(revision, safe='')}"
     answer = await http.answer(url, MAX_LISTING_BYTES, params={"blobs": "true"})
@@ -91,7 +90,8 @@ async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
     try:
         listing = msgspec.json.decode(answer.content, type=_Listing)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise HubError(f"{http.host} does not answer as a model hub does: {_kind(answer)}.") from None
+        got = f"{answer.headers.get('content-type', 'no type')[:80]!a}, {len(answer.content)} bytes"
+        raise HubError(f"{http.host} does not answer as a model hub does: {got}.") from None
     if not _COMMIT.match(listing.sha):
         raise HubError(f"{http.host} gives no commit for {reference.repo}.")
     files = list(_gguf_files(listing.siblings))
@@ -116,20 +116,17 @@ def raise_for_status(
     from huggingface_hub import errors as hub_errors
     from huggingface_hub.utils import hf_raise_for_status
 
-    url = f"{http.access.endpoint}/api/models/{reference.repo}"
-    repo = reference.repo
+    repo, has_token = reference.repo, http.access.token is not None
+    request = httpx2.Request("GET", f"{http.access.endpoint}/api/models/{repo}")
+    # The headers that huggingface_hub needs to classify errors, as far as httpx takes them again.
+    names = ("x-error-code", "x-error-message", "x-request-id")
+    kept = {name: headers[name] for name in names if name in headers and headers[name].isascii()}
     error: JanServeError = HubError(f"{http.host} answers {repo} with status {status}.")
     try:
-        hf_raise_for_status(
-            httpx2.Response(status, headers=_error_headers(headers), request=httpx2.Request("GET", url))
-        )
+        hf_raise_for_status(httpx2.Response(status, headers=kept, request=request))
     except hub_errors.GatedRepoError:
         page = f"{http.access.endpoint}/{repo}"
-        then = (
-            "set HF_TOKEN to a token of that account"
-            if http.access.token is None
-            else "try again with this token"
-        )
+        then = "try again with this token" if has_token else "set HF_TOKEN to a token of that account"
         error = HubAccessDenied(f"{repo} is gated: accept its conditions at {page}, then {then}.")
     except hub_errors.RevisionNotFoundError:
         error = HubNotFound(f"{repo} has no revision {reference.revision or 'main'}.")
@@ -140,14 +137,12 @@ def raise_for_status(
     except hub_errors.RepositoryNotFoundError:
         error = _no_repository(http, repo)
     except hub_errors.HfHubHTTPError:
-        if status == 401 and http.access.token is None:
+        if status == 404 or (status == 401 and not has_token):
             error = _no_repository(http, repo)
         elif status in (401, 403):
             error = HubAccessDenied(
                 f"{http.host} refuses {repo} with this token: check HF_TOKEN, and that its account may."
             )
-        elif status == 404:
-            error = _no_repository(http, repo)
     raise error
 
 
@@ -168,9 +163,8 @@ def select(repository: Repository, reference: HubReference) -> list[HubModel]:
     found = found or [m for m in models if m.quantisation and m.quantisation.removeprefix("UD-") == label]
     if not found:
         known = ", ".join(sorted({model.quantisation for model in models if model.quantisation}))
-        raise HubNotFound(
-            f"{repository.repo} has no {reference.tag}. It has: {known or 'no known quantisation'}."
-        )
+        has = known or "no known quantisation"
+        raise HubNotFound(f"{repository.repo} has no {reference.tag}. It has: {has}.")
     only_one(repository, found)
     return found
 
@@ -233,13 +227,3 @@ def _no_repository(http: HubHttp, repo: str) -> HubNotFound:
     if http.token_withheld:
         hint = " If it is private, use https: the token is not sent over plain http."
     return HubNotFound(f"There is no repository {repo} on {http.host}.{hint}")
-
-
-def _error_headers(headers: httpx2.Headers) -> dict[str, str]:
-    """The headers that huggingface_hub needs to classify errors, as far as httpx takes them again."""
-    names = ("x-error-code", "x-error-message", "x-request-id")
-    return {name: headers[name] for name in names if name in headers and headers[name].isascii()}
-
-
-def _kind(answer: HubResponse) -> str:
-    return f"{answer.headers.get('content-type', 'no type')[:80]!a}, {len(answer.content)} bytes"

@@ -1,7 +1,22 @@
-"""FINDERDOC"""
+"""Finds the models of other programs: Ollama, LM Studio, Jan and the Hugging Face cache, by their `--from` names.
+
+Their folders are untrusted: manifests are limited in size, digests and names are checked before they become paths, and
+finders skip unreadable files.
+
+Ollama: manifests (`manifests/<registry>/<namespace>/<model>/<tag>`, JSON, as Docker's image manifest 2.2) name blobs
+by digest (`blobs/sha256-<hex>`); the blob of the model layer is a GGUF file.
+LM Studio: `<publisher>/<repository>/<file>.gguf`, as on the hub. The folder is `downloadsFolder` in its settings, or
+`models` in LM Studio's home, which `.lmstudio-home-pointer` in the user's home may move; older versions use
+`~/.cache/lm-studio`.
+Jan: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file. Paths are relative to the data folder,
+or absolute for files that the user imported into Jan.
+Hugging Face: `models--<org>--<repo>/snapshots/<commit>/<file>`, links into `blobs`. The snapshot in `refs/main`
+counts, else the newest. The blob of an LFS file is named by its SHA-256 digest.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -11,14 +26,13 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.store.file_names import (
-    MAX_PARTS,
     PartName,
     files_from,
     is_model_name,
     is_projector_name,
     preference,
 )
-from jan_serve.store.files import TooLarge, read_limited
+from jan_serve.store.files import TooLarge, file_stamp, read_limited
 from jan_serve.store.index import SourceKind
 
 MAX_MANIFEST_BYTES: Final = 1 << 20
@@ -47,10 +61,14 @@ class FoundModel(msgspec.Struct, frozen=True):
     problem: str = ""
 
     @property
+    def all_files(self) -> tuple[FoundFile, ...]:
+        """The projector first; the first file of a split model last, because it makes the model visible."""
+        return (*((self.projector,) if self.projector else ()), *self.files[1:], self.files[0])
+
+    @property
     def n_bytes(self) -> int:
         """Size of all existing files."""
-        files = (*self.files, *((self.projector,) if self.projector else ()))
-        return sum(_size(file.path) for file in files)
+        return sum(stamp[1] for file in self.all_files if (stamp := file_stamp(file.path)))
 
 
 def read_capped(path: Path) -> bytes | None:
@@ -97,13 +115,6 @@ def projector_name(model_name: str) -> str:
     return f"{folder}/mmproj-{stem}.gguf"
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 _MODEL_LAYER: Final = "application/vnd.ollama.image.model"
 _PROJECTOR_LAYER: Final = "application/vnd.ollama.image.projector"
 _ADAPTER_LAYER: Final = "application/vnd.ollama.image.adapter"
@@ -147,19 +158,15 @@ def _ollama_model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> 
     shown = [part for part, default in ((registry, _REGISTRY), (namespace, _NAMESPACE)) if part != default]
     label = "/".join((*shown, f"{name}:{tag}"))
     name_here = "/".join(("ollama", *shown, f"{name}-{tag}"))
-    path, digest = weights[0]
-    projectors = _layer_blobs(folder, manifest, _PROJECTOR_LAYER)
+    projector = next(iter(_layer_blobs(folder, manifest, _PROJECTOR_LAYER)), None)
+    has_adapter = bool(_layer_blobs(folder, manifest, _ADAPTER_LAYER))
     return FoundModel(
         kind="ollama",
         label=label,
-        files=(FoundFile(path, f"{name_here}.gguf", digest),),
-        projector=FoundFile(projectors[0][0], projector_name(name_here), projectors[0][1])
-        if projectors
-        else None,
+        files=(FoundFile(weights[0][0], f"{name_here}.gguf", weights[0][1]),),
+        projector=FoundFile(projector[0], projector_name(name_here), projector[1]) if projector else None,
         aliases=(label,),
-        problem="it has an adapter, which would be lost"
-        if _layer_blobs(folder, manifest, _ADAPTER_LAYER)
-        else "",
+        problem="it has an adapter, which would be lost" if has_adapter else "",
     )
 
 
@@ -179,19 +186,12 @@ class _Settings(msgspec.Struct, frozen=True, rename="camel"):
 
 def lmstudio_folders(home: Path) -> tuple[Path, ...]:
     """The models folders of the user; they may not exist. Blocks on the disk."""
-    program = home / ".lmstudio"
-    named = _absolute(
-        (read_capped(home / ".lmstudio-home-pointer") or b"").decode("utf-8", "replace").strip()
-    )
-    if named is not None:
-        program = named
+    pointer = (read_capped(home / ".lmstudio-home-pointer") or b"").decode("utf-8", "replace").strip()
+    program = _absolute(pointer) or home / ".lmstudio"
     downloads: Path | None = None
-    settings = read_capped(program / "settings.json")
-    if settings is not None:
-        try:
-            downloads = _absolute(msgspec.json.decode(settings, type=_Settings).downloads_folder)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            downloads = None
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        settings = read_capped(program / "settings.json") or b"{}"
+        downloads = _absolute(msgspec.json.decode(settings, type=_Settings).downloads_folder)
     candidates = (downloads, program / "models", home / ".cache" / "lm-studio" / "models")
     return tuple(dict.fromkeys(folder for folder in candidates if folder is not None))
 
@@ -242,10 +242,10 @@ def find_jan(data_folder: Path) -> Iterator[FoundModel]:
 
 
 def _jan_files(path: Path, name: str) -> tuple[FoundFile, ...]:
-    part = PartName.parse(path.name)
-    if part is None or part.number != 1 or not 1 <= part.count <= MAX_PARTS:
+    part, files = PartName.parse(path.name), files_from(path.name)
+    if part is None or not files:
         return (FoundFile(path, f"{name}.gguf"),)
-    names = zip(part.all_files(), part.all_files(stem=name), strict=True)
+    names = zip(files, part.all_files(stem=name), strict=True)
     return tuple(FoundFile(path.with_name(original), ours) for original, ours in names)
 
 
@@ -313,12 +313,9 @@ def _snapshot(repository: Path) -> Path | None:
     if _COMMIT.match(main) and (repository / "snapshots" / main).is_dir():
         return repository / "snapshots" / main
     try:
-        snapshots = [
-            path
-            for path in (repository / "snapshots").iterdir()
-            if _COMMIT.match(path.name) and path.is_dir()
-        ]
-        return max(snapshots, key=lambda path: path.stat().st_mtime_ns, default=None)
+        named = (path for path in (repository / "snapshots").iterdir() if _COMMIT.match(path.name))
+        folders = [path for path in named if path.is_dir()]
+        return max(folders, key=lambda path: path.stat().st_mtime_ns, default=None)
     except OSError:
         return None
 

@@ -60,35 +60,28 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
 def looked_at(found: FoundModel, models_dir: Path) -> Assessment:
     """The same, without a look into its file."""
     name = canonical_name(PurePosixPath(found.files[0].name))
-    files = (*found.files, *((found.projector,) if found.projector else ()))
-    if not all(is_safe_file(file.name) for file in files):
-        return Assessment(found, name, ImportStatus.UNUSABLE, "its name cannot be used here")
-    if found.problem:
-        return Assessment(found, name, ImportStatus.UNUSABLE, found.problem)
-    missing = [file for file in found.files if not file.path.is_file()]
-    if missing:
-        return Assessment(found, name, ImportStatus.UNUSABLE, f"{missing[0].path.name} is missing")
-    targets = [(file, models_dir / file.name) for file in found.files]
-    if all(_is_same(file.path, target) for file, target in targets):
-        return Assessment(found, name, ImportStatus.HERE)
-    taken = [
-        target for file, target in targets if os.path.lexists(target) and not _is_same(file.path, target)
-    ]
-    if taken and not all(_is_dangling(target) for target in taken):
-        return Assessment(found, name, ImportStatus.UNUSABLE, NAME_TAKEN)
-    return Assessment(found, name, ImportStatus.NEW)
+    problem = found.problem
+    if not all(is_safe_file(file.name) for file in found.all_files):
+        problem = "its name cannot be used here"
+    elif not problem and (missing := [file for file in found.files if not file.path.is_file()]):
+        problem = f"{missing[0].path.name} is missing"
+    if not problem:
+        others = [models_dir / file.name for file in found.files if not _is_same(file, models_dir)]
+        if not others:
+            return Assessment(found, name, ImportStatus.HERE)
+        if any(os.path.lexists(target) and not _is_dangling(target) for target in others):
+            problem = NAME_TAKEN
+    return Assessment(found, name, ImportStatus.UNUSABLE if problem else ImportStatus.NEW, problem)
 
 
 def take_over(assessment: Assessment, models_dir: Path, index: ModelIndex) -> ModelRecord:
     """Link and record a model whose state is NEW. Raises StoreError, and then removes the new links."""
     found = assessment.found
     made: list[Path] = []
-    # Link the first file of a split model last: it makes the model visible.
-    files = (*((found.projector,) if found.projector else ()), *found.files[1:], found.files[0])
     try:
-        for file in files:
+        for file in found.all_files:
             target = models_dir / file.name
-            if not _is_same(file.path, target):
+            if not _is_same(file, models_dir):
                 _link(file.path.resolve(strict=True), target)
                 made.append(target)
         record = _record(assessment, models_dir)
@@ -104,15 +97,10 @@ def take_over(assessment: Assessment, models_dir: Path, index: ModelIndex) -> Mo
 def _record(assessment: Assessment, models_dir: Path) -> ModelRecord:
     found = assessment.found
     first = models_dir / found.files[0].name
-    is_repository = found.kind == "hf-cache"
+    path = str(found.files[0].path.resolve())
     return ModelRecord(
         name=assessment.name,
-        source=Source(
-            kind=found.kind,
-            name=found.label,
-            revision=found.revision if is_repository else None,
-            path=str(found.files[0].path.resolve()),
-        ),
+        source=Source(kind=found.kind, name=found.label, revision=found.revision, path=path),
         files=tuple(_file_record(file, models_dir) for file in found.files),
         projector=_file_record(found.projector, models_dir) if found.projector else None,
         modified_ns=first.stat().st_mtime_ns,
@@ -137,9 +125,9 @@ def _link(original: Path, target: Path) -> None:
         os.symlink(original, target)
 
 
-def _is_same(path: Path, target: Path) -> bool:
+def _is_same(file: FoundFile, models_dir: Path) -> bool:
     try:
-        return target.samefile(path)
+        return (models_dir / file.name).samefile(file.path)
     except OSError:
         return False
 

@@ -15,7 +15,7 @@ import os
 import struct
 from collections.abc import Callable, Generator
 from hashlib import blake2b, sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -58,31 +58,33 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     payload: dict[str, Any]
 
 
+T = TypeVar("T")
+
 PeerRequest = Fetch | Release | Ping
 PeerAnswer = Found | Done | Refused
 
-_encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[PeerRequest] = msgspec.msgpack.Decoder(PeerRequest)
 _answers: msgspec.msgpack.Decoder[PeerAnswer] = msgspec.msgpack.Decoder(PeerAnswer)
 
 
 def encode(message: PeerRequest | PeerAnswer) -> bytes:
     """The body of a record."""
-    return _encoder.encode(message)
+    return msgspec.msgpack.encode(message)
 
 
 def decode_request(body: bytes) -> PeerRequest:
-    try:
-        return _requests.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise PeerFailed(f"The other server asked something that is not known here ({error}).") from None
+    return _decoded(_requests, body, "asked")
 
 
 def decode_answer(body: bytes) -> PeerAnswer:
+    return _decoded(_answers, body, "answered")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes, verb: str) -> T:
     try:
-        return _answers.decode(body)
+        return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise PeerFailed(f"The other server answered something that is not known here ({error}).") from None
+        raise PeerFailed(f"The other server {verb} something that is not known here ({error}).") from None
 
 
 _MAGIC: Final = b"JSKV\x01"
@@ -162,8 +164,7 @@ class PeerConnection:
         self._writer.transport.abort()
 
     def _mac(self, direction: bytes, number: int, body: bytes) -> bytes:
-        mac = blake2b(key=self._key, digest_size=_MAC_BYTES, person=direction)
-        mac.update(_COUNT.pack(number))
+        mac = blake2b(_COUNT.pack(number), key=self._key, digest_size=_MAC_BYTES, person=direction)
         mac.update(body)
         return mac.digest()
 
@@ -171,8 +172,7 @@ class PeerConnection:
 async def connect(
     host: str, port: int, name: str, key: bytes, *, connect_s: float, patience_s: float
 ) -> PeerConnection:
-    """Connect as the client of this name. Raises PeerFailed, also if the peer does not know the key. connect_s: for
-    the connection, and again for the handshake."""
+    """Raises PeerFailed, also for a wrong key. connect_s: for the connection, and again for the handshake."""
     with _as_peer_failure():
         async with asyncio.timeout(connect_s):
             try:

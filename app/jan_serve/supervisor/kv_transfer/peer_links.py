@@ -11,13 +11,18 @@ import secrets
 from typing import Final
 from urllib.parse import urlsplit
 
-import msgspec
-
 from jan_serve.core.hosts import is_everywhere, is_loopback
 from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
 from jan_serve.errors import InvalidRequest, PeerFailed
 from jan_serve.supervisor.kv_transfer.peer_connection import MAX_NAME_BYTES, PeerConnection, connect
-from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates, StateHolder, StateServer, ping, pull
+from jan_serve.supervisor.kv_transfer.state_transfer import (
+    KeptStates,
+    Link,
+    StateHolder,
+    StateServer,
+    ping,
+    pull,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +34,6 @@ PATIENCE_S: Final = 120.0
 _CONNECT_S: Final = 5.0
 
 
-class _Link(msgspec.Struct):
-    """name: the peer presents it to fetch from us. key: the peer must know it. caller: who made the link, and reaches
-    the states of its own requests over it. peer: where we fetch from."""
-
-    name: str
-    key: bytes
-    caller: str
-    peer: PeerEndpoint | None = None
-
-
 class TcpPeerLinks:
     """`dialects.ports.PeerLinks` over TCP. Event loop only. host: the server's bind address; a server on
     loopback links only with peers on loopback. keep_s: until an unfetched state is dropped."""
@@ -46,10 +41,11 @@ class TcpPeerLinks:
     def __init__(self, host: str, *, keep_s: float = KEEP_S, patience_s: float = PATIENCE_S) -> None:
         self._host = "127.0.0.1" if host == "localhost" else host
         self._patience_s = patience_s
-        self._links: dict[tuple[str, str], _Link] = {}  # by the caller and the peer's id
-        self._by_name: dict[str, _Link] = {}
+        self._links: dict[tuple[str, str], Link] = {}  # by the caller and the peer's id
+        self._by_name: dict[str, Link] = {}
         self._kept = KeptStates(keep_s)
-        self._server = StateServer(self._kept, self._key_of, self._caller_of, patience_s=patience_s)
+        self.keep, self.release = self._kept.add, self._kept.drop
+        self._server = StateServer(self._kept, self._by_name.get, patience_s=patience_s)
         self._fetching: set[PeerConnection] = set()
 
     @property
@@ -64,8 +60,7 @@ class TcpPeerLinks:
     # Links
 
     async def initialize(self, caller: str, local_id: str, remote_id: str) -> PeerEndpoint:
-        """The endpoint, with a new name and key, that this peer may fetch from. Starts to listen. Raises
-        InvalidRequest, PeerFailed."""
+        """The endpoint that this peer may fetch from. Starts to listen. Raises InvalidRequest, PeerFailed."""
         for name, param in ((local_id, "local_engine_id"), (remote_id, "remote_engine_id")):
             if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
                 raise InvalidRequest(f"{param}: must have 1 to {MAX_NAME_BYTES} bytes", param=param)
@@ -80,7 +75,7 @@ class TcpPeerLinks:
         except OSError as error:
             raise PeerFailed(f"No port can be opened on {self._host}: {error.strerror}.") from None
         self.drop(caller, remote_id)
-        link = _Link(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES), caller)
+        link = Link(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES), caller)
         self._links[caller, remote_id] = self._by_name[link.name] = link
         return PeerEndpoint(host, port, link.name, link.key)
 
@@ -121,15 +116,8 @@ class TcpPeerLinks:
 
     # States
 
-    def keep(self, owner: StateHolder, state: int) -> int:
-        """Take ownership of a state in a worker. Returns a handle, for `bind`."""
-        return self._kept.add(owner, state)
-
     def bind(self, caller: str, handle: int, session: int) -> None:
         self._kept.bind(handle, (caller, session))
-
-    def release(self, handle: int) -> bool:
-        return self._kept.drop(handle)
 
     def is_kept(self, caller: str, session: int) -> bool:
         return self._kept.find((caller, session)) is not None
@@ -158,26 +146,13 @@ class TcpPeerLinks:
         connection.close_soon()
 
     async def _open(self, peer: PeerEndpoint) -> PeerConnection:
+        connect_s, patience_s = min(_CONNECT_S, self._patience_s), self._patience_s
         return await connect(
-            peer.host,
-            peer.port,
-            peer.name,
-            peer.key,
-            connect_s=min(_CONNECT_S, self._patience_s),
-            patience_s=self._patience_s,
+            peer.host, peer.port, peer.name, peer.key, connect_s=connect_s, patience_s=patience_s
         )
 
-    def _key_of(self, name: str) -> bytes | None:
-        link = self._by_name.get(name)
-        return None if link is None else link.key
-
-    def _caller_of(self, name: str) -> str | None:
-        link = self._by_name.get(name)
-        return None if link is None else link.caller
-
     def _advertised_host(self, local_id: str) -> str:
-        """The bind address, or the caller's name for this server if it is bound to every address. Raises
-        InvalidRequest."""
+        """The bind address, or the caller's name for this server if that is every one. Raises InvalidRequest."""
         if not is_everywhere(self._host):
             return self._host
         try:

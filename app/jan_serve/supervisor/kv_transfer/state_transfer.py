@@ -1,18 +1,17 @@
-"""Moves sequence states between servers:
-
-keeps and serves those of this server's workers, and fetches those of peers.
-
-A kept state has a session number and expires.
-"""
+"""Moves sequence states between servers: keeps and serves those of this server's workers, fetches those of peers."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
+import msgspec
+
+from jan_serve.core.kv_transfer import PeerEndpoint
 from jan_serve.errors import InvalidState, JanServeError, Overloaded, PeerFailed
 from jan_serve.ipc.messages import ReadState, StatePart, StoreState
 from jan_serve.ipc.scoring import Query
@@ -45,19 +44,27 @@ class StateHolder(Protocol):
     def drop_state(self, state: int) -> None: ...
 
 
+class Link(msgspec.Struct):
+    """name: the peer presents it to fetch from us. key: the peer must know it. caller: who made the link, and reaches
+    the states of its own requests over it. peer: where we fetch from."""
+
+    name: str
+    key: bytes
+    caller: str
+    peer: PeerEndpoint | None = None
+
+
 Session = tuple[str, int]
 """Who may reach it (`core.cache_salt.key_of_request`), and its number."""
 
 
-class KeptState:
-    """A state in a worker. session: the key whose request it is of, and the number by which its peers fetch it, once
-    it is bound."""
+class KeptState(msgspec.Struct):
+    """A state in a worker. session: its request's key and number, once it is bound."""
 
-    def __init__(self, owner: StateHolder, state: int) -> None:
-        self.owner = owner
-        self.state = state
-        self.session: Session | None = None
-        self.timer: asyncio.TimerHandle | None = None
+    owner: StateHolder
+    state: int
+    timer: asyncio.TimerHandle
+    session: Session | None = None
 
 
 class KeptStates:
@@ -75,8 +82,8 @@ class KeptStates:
     def add(self, owner: StateHolder, state: int) -> int:
         """Take ownership of a state in a worker. Returns a handle."""
         handle = next(self._handles)
-        kept = self._by_handle[handle] = KeptState(owner, state)
-        kept.timer = asyncio.get_running_loop().call_later(self._keep_s, self._expire, handle)
+        timer = asyncio.get_running_loop().call_later(self._keep_s, self._expire, handle)
+        self._by_handle[handle] = KeptState(owner, state, timer)
         return handle
 
     def bind(self, handle: int, session: Session) -> None:
@@ -104,8 +111,7 @@ class KeptStates:
         kept = self._by_handle.pop(handle, None)
         if kept is None:
             return False
-        if kept.timer is not None:
-            kept.timer.cancel()
+        kept.timer.cancel()
         if kept.session is not None and self._by_session.get(kept.session) == handle:
             del self._by_session[kept.session]
         kept.owner.drop_state(kept.state)
@@ -130,15 +136,13 @@ class StateServer:
     def __init__(
         self,
         kept: KeptStates,
-        key_of: Callable[[str], bytes | None],
-        caller_of: Callable[[str], str | None],
+        link_of: Callable[[str], Link | None],
         *,
         patience_s: float,
     ) -> None:
-        """key_of: the key of a link by its name; None for unknown names. caller_of: who made the link of this name."""
+        """link_of: the link of this name; None for unknown names."""
         self._kept = kept
-        self._key_of = key_of
-        self._caller_of = caller_of
+        self._link_of = link_of
         self._patience_s = patience_s
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -183,20 +187,22 @@ class StateServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection: PeerConnection | None = None
+        handshake_s = min(_HANDSHAKE_S, self._patience_s)
+
+        def key_of(name: str) -> bytes | None:
+            link = self._link_of(name)
+            return None if link is None else link.key
+
         try:
             name, connection = await accept(
-                reader,
-                writer,
-                self._key_of,
-                handshake_s=min(_HANDSHAKE_S, self._patience_s),
-                patience_s=self._patience_s,
+                reader, writer, key_of, handshake_s=handshake_s, patience_s=self._patience_s
             )
-            caller = self._caller_of(name)
-            if caller is None:
+            link = self._link_of(name)
+            if link is None:
                 raise PeerFailed("The link of a client was dropped.")
             self._connections[connection] = name
             while (body := await connection.receive()) is not None:
-                await self._answer(connection, caller, body)
+                await self._answer(connection, link.caller, body)
         except JanServeError as error:
             logger.warning("connection of a peer failed: %s", error.message)
         except Exception:
@@ -210,10 +216,9 @@ class StateServer:
         """Send the rest while the peer still reads."""
         writer.close()
         try:
-            async with asyncio.timeout(self._patience_s):
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
-            pass
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(self._patience_s):
+                    await writer.wait_closed()
         finally:
             writer.transport.abort()
 

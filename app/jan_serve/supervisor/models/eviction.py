@@ -86,8 +86,7 @@ Decision = Load | Evict | Wait | CannotFit | Excluded
 def plan_load(
     name: str, size: Footprint, group: str | None, occupants: Sequence[Occupant], room: Room
 ) -> Decision:
-    """name, size, group: of a model that requests wait for. An occupant of that name holds an older file of it, and
-    must go."""
+    """For a model that requests wait for. An occupant of its name holds an older file of it, and must go."""
     must_go = [each for each in occupants if each.name == name or (group is not None and each.group == group)]
     pinned = [other for other in occupants if other.pinned and other.name != name]
     in_the_way = [other for other in must_go if other in pinned]
@@ -135,8 +134,7 @@ def _needs_device(size: Footprint, room: Room) -> int:
 def _smallest_eviction(
     size: Footprint, occupants: Sequence[Occupant], room: Room, must_go: list[Occupant], more: list[Occupant]
 ) -> list[Occupant] | None:
-    """Those that must go and the fewest of `more`, from its start, that make room; None if even all are not enough.
-    Tries room for the whole context first, then for the minimum."""
+    """Those that must go and the fewest of `more`, for the whole context, else the least; None if there is no way."""
     for amount in (size.total, size.least):
         for count in range(len(more) + 1):
             chosen = [*must_go, *more[:count]]

@@ -40,17 +40,14 @@ from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 _ID = "i"
 
 
-class _Choice:
+class _Choice(msgspec.Struct):
     """What was sent of one choice, as it grows; see `WrittenChoice`."""
 
-    __slots__ = ("characters", "draws", "finished", "ids", "sum_logprob")
-
-    def __init__(self) -> None:
-        self.ids = array(_ID)
-        self.characters = 0
-        self.draws = 0
-        self.sum_logprob = 0.0
-        self.finished: int | None = None
+    ids: array[int] = msgspec.field(default_factory=lambda: array(_ID))
+    characters: int = 0
+    draws: int = 0
+    sum_logprob: float = 0.0
+    finished: int | None = None
 
     def written(self) -> WrittenChoice:
         if self.finished is not None:
@@ -123,8 +120,7 @@ _OF_ONE_WORKER = (ReadState, StoreState)
 
 
 class HeldModel:
-    """Several of its methods may run side by side. Each raises the errors of WorkerEngineClient, and those of a lease
-    where it needs another worker."""
+    """Methods may run side by side. Each raises as WorkerEngineClient, and as a lease for the next worker."""
 
     def __init__(
         self,

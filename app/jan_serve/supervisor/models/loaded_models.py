@@ -36,10 +36,7 @@ from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 
 class Waiter(msgspec.Struct, frozen=True, eq=False):
-    """One waiting request. `granted` gets the model, or the error that rejects it.
-
-    patient: it waits through a back-off of any length.
-    """
+    """A waiting request. granted: the model, or its rejection. patient: waits through a back-off of any length."""
 
     source: ModelSource
     patient: bool
@@ -345,8 +342,7 @@ class LoadedModels:
         )
 
     def _refuse_load(self, source: ModelSource, error: JanServeError, *, patience_s: float = 0.0) -> None:
-        """A load failed or cannot begin. Answers that have begun wait for the next try, and other requests if it comes
-        within patience_s."""
+        """A load failed or cannot begin. Who has begun an answer waits for the next try, others for patience_s."""
         logger.warning("cannot load %s: %s", source.name, error)
         self._preparation.forget(source)
         pause_s = self.histories[source.name].load_failed(error, self._clock(), self._limits.retry)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections import deque
 from pathlib import Path
 from typing import Final
 
@@ -35,20 +34,8 @@ class RequestTrials:
     def __init__(self) -> None:
         self.retries_total = 0
         """Requests of the model that were tried again."""
-        self._suspects: deque[Tries] = deque()
-        self._changed = asyncio.Event()
-
-    def add(self, suspect: Tries) -> None:
-        self._suspects.append(suspect)
-
-    def remove(self, suspect: Tries) -> None:
-        self._suspects.remove(suspect)
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def turn(self, tries: Tries) -> None:
-        while self._suspects and self._suspects[0] is not tries:
-            await self._changed.wait()
+        self.suspects: list[Tries] = []
+        self.changed = asyncio.Event()
 
 
 class Tries:
@@ -68,7 +55,8 @@ class Tries:
 
     async def turn(self) -> None:
         """Wait until it may run."""
-        await self._trials.turn(self)
+        while self._trials.suspects and self._trials.suspects[0] is not self:
+            await self._trials.changed.wait()
 
     def again(self, error: EngineFailure) -> None:
         """Its worker ended. Raises the error for its client if it is not tried again."""
@@ -83,7 +71,7 @@ class Tries:
         self._trials.retries_total += 1
         if self._ends > 1 and not self.is_alone:
             self.is_alone = True
-            self._trials.add(self)
+            self._trials.suspects.append(self)
 
     def got_on(self) -> None:
         """It did more than in any worker before: it is not what ended them."""
@@ -94,7 +82,9 @@ class Tries:
 
     def close(self) -> None:
         if self.is_alone:
-            self._trials.remove(self)
+            self._trials.suspects.remove(self)
+            self._trials.changed.set()
+            self._trials.changed = asyncio.Event()
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from jan_serve.core.caller import client as current_client
 from jan_serve.core.models import ManagerSnapshot, ModelSource
@@ -82,16 +82,13 @@ class ModelManager:
         self._reports: set[asyncio.Task[None]] = set()
         """Running ones: no request waits for them."""
         self._open_requests: Counter[tuple[str, str]] = Counter()
-        self._draining = False
+        """By model and client; waiting ones too."""
+        self.draining = False
         self._closed: JanServeError | None = None
         self._idle = asyncio.Event()
         self._timer = timer
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def draining(self) -> bool:
-        return self._draining
 
     async def models(self) -> tuple[ModelSource, ...]:
         """Every model that a request may name, loaded or not. Reads the disk, in a thread."""
@@ -107,17 +104,11 @@ class ModelManager:
         """
         self._refuse_when_closed()
         resolved = await asyncio.to_thread(self._resolver.resolve, name)
-        with self._counted(resolved.source):
-            async with self._held(name, resolved, ttl_s) as held:
-                yield held
-
-    @contextlib.contextmanager
-    def _counted(self, source: ModelSource) -> Generator[None]:
-        """Count the requests of each client for a model, waiting ones too."""
-        caller = source.name, current_client.get()
+        caller = resolved.source.name, current_client.get()
         self._open_requests[caller] += 1
         try:
-            yield
+            async with self._held(name, resolved, ttl_s) as held:
+                yield held
         finally:
             self._open_requests[caller] -= 1
             if not self._open_requests[caller]:
@@ -170,11 +161,9 @@ class ModelManager:
             raise
 
     async def load_settings(self, name: str) -> EngineSettings:
-        """The settings with which a load of this model starts. Reads its header, in a thread. Raises ModelNotFound,
-        InvalidModel."""
-        return await asyncio.to_thread(
-            lambda: self._resolver.needs(self._resolver.resolve(name).source).settings
-        )
+        """Those with which a load starts. Reads a header, in a thread. Raises ModelNotFound, InvalidModel."""
+        source = (await asyncio.to_thread(self._resolver.resolve, name)).source
+        return (await asyncio.to_thread(self._resolver.needs, source)).settings
 
     async def load(self, name: str | None, ttl_s: float | None = None) -> str:
         """Load a model; returns its canonical name. Raises as `lease`; cancelling stops the load."""
@@ -182,8 +171,7 @@ class ModelManager:
             return client.name
 
     async def preload(self, name: str | None) -> None:
-        """Load a model before its first request, which reports a failure. Returns when the load has begun, or soon.
-        None is the default model. Call it once."""
+        """Load it before its first request, which reports a failure. Returns once it has begun, or soon."""
         self._preload = asyncio.create_task(self._try_load(name), name="preload")
         begun = asyncio.create_task(self._load_begun.wait())
         await asyncio.wait({self._preload, begun}, timeout=_BEGINS_S, return_when=asyncio.FIRST_COMPLETED)
@@ -193,7 +181,7 @@ class ModelManager:
         try:
             await self.load(name)
         except JanServeError as error:
-            level = logging.DEBUG if self._draining else logging.WARNING
+            level = logging.DEBUG if self.draining else logging.WARNING
             logger.log(level, "the model is not ready: %s", error.message)
 
     def _begin(self) -> None:
@@ -253,7 +241,7 @@ class ModelManager:
             model_status(history, self._loaded.residents.get(name), self._loaded.queue.waiting(name), now)
             for name, history in self._loaded.histories.items()
         )
-        return ManagerSnapshot(draining=self._draining, models=statuses)
+        return ManagerSnapshot(draining=self.draining, models=statuses)
 
     async def suspend(self, error: JanServeError, drain_s: float) -> None:
         """Reject requests with this error until `resume`, and end all workers; running requests have drain_s. Returns
@@ -263,13 +251,13 @@ class ModelManager:
 
     def resume(self) -> None:
         """Accept requests again; they load their models. No effect while the server drains."""
-        if not self._draining:
+        if not self.draining:
             self._closed = None
 
     async def shutdown(self, drain_s: float) -> None:
         """Reject new requests, give those that hold or wait for a model drain_s to finish, then end all workers. A
         second call, with less time, shortens the wait. Returns when every worker is reaped."""
-        self._draining = True
+        self.draining = True
         message = "The server is shutting down and takes no new requests."
         self._closed = Draining(message, retry_after=_RETRY_AFTER_STOP_S)
         await self._end_all(
@@ -321,11 +309,11 @@ class ModelManager:
 
     async def _wait_for(self, source: ModelSource, *, patient: bool) -> ResidentModel:
         waiter = self._loaded.queue.join(source, patient=patient)
+        granted = waiter.granted
         self._notify()
         try:
-            return await waiter.granted
+            return await granted
         except asyncio.CancelledError:
-            granted = waiter.granted
             if granted.done() and not granted.cancelled() and granted.exception() is None:
                 granted.result().release()
             raise

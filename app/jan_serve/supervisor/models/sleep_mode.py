@@ -44,7 +44,10 @@ class Sleeper:
         # Only a sleep waits while it holds the lock, and requests are rejected by then.
         async with self._lock:
             if not self._asleep:
-                self._remember()
+                # With those that an earlier wake has still to load.
+                models = self._manager.snapshot().models
+                present = (model.name for model in models if model.state in ("ready", "loading"))
+                self._loaded = tuple(dict.fromkeys((*self._loaded, *present)))
             self._asleep = TAGS
             await self._manager.suspend(Asleep(MESSAGE, retry_after=None), _DRAIN_S)
             if level > 1:
@@ -72,12 +75,6 @@ class Sleeper:
                 self._loaded = ()
         if not self._asleep:
             logger.info("awake")
-
-    def _remember(self) -> None:
-        """Note the loaded models, and those that an earlier wake has still to load."""
-        models = self._manager.snapshot().models
-        present = (model.name for model in models if model.state in ("ready", "loading"))
-        self._loaded = tuple(dict.fromkeys((*self._loaded, *present)))
 
     async def _load(self, name: str) -> None:
         try:

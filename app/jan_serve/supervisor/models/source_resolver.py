@@ -50,8 +50,7 @@ class SourceResolver(Protocol):
     """Methods may block on the disk: they run in threads, several at once."""
 
     def resolve(self, name: str | None) -> Resolved:
-        """The model of this name or alias; None is the default model. Called once for every request: reads no GGUF.
-        Raises ModelNotFound."""
+        """None is the default model. Called for every request: reads no GGUF. Raises ModelNotFound."""
         ...
 
     def resolve_exact(self, name: str) -> ModelSource:
@@ -59,8 +58,7 @@ class SourceResolver(Protocol):
         ...
 
     def needs(self, source: ModelSource) -> LoadNeeds:
-        """Settings and memory, from the GGUF header and the configuration. Called for every load; may take a second.
-        Raises InvalidModel, ModelNotFound."""
+        """From the GGUF header and the configuration; may take a second. Raises InvalidModel, ModelNotFound."""
         ...
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
@@ -164,8 +162,7 @@ class UpdatedWeights:
         self._updates: dict[str, _Update] = {}
 
     def update(self, source: ModelSource, path: str, number: int) -> Callable[[], None]:
-        """Serve this model, as `current` returned it, from that file. number: unique among updates. Returns the
-        function that undoes the update."""
+        """Serve the model of `current` from that file. number: unique. Returns what undoes the update."""
         with self._lock:
             before = self._updates.get(source.name)
             own = before.own if before is not None else source.path

@@ -83,11 +83,9 @@ def child_environment(inherited: Mapping[str, str], *, huge_pages: bool = False)
     """The environment of a child of this process: no settings, no keys, no debugger on abort (ggml). huge_pages: make
     glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all weights and the KV
     cache, which then causes fewer TLB misses."""
-    kept = {
-        name: value
-        for name, value in inherited.items()
-        if not name.startswith("JAN_SERVE_") and name not in _SECRETS
-    }
+    kept = {name: value for name, value in inherited.items() if not name.startswith("JAN_SERVE_")}
+    for name in _SECRETS & kept.keys():
+        del kept[name]
     tunables = kept.get(_TUNABLES, "")
     if huge_pages and sys.platform == "linux" and _HUGE_PAGES not in tunables:
         kept[_TUNABLES] = ":".join(filter(None, (tunables, f"{_HUGE_PAGES}=1")))
@@ -201,9 +199,8 @@ _AFTER_EXIT_S: Final = 0.5
 def sanitise(text: str) -> str:
     """One line with control, format and unassigned characters escaped, cut at MAX_LINE_CHARS."""
     cut = text[:MAX_LINE_CHARS]
-    safe = "".join(
-        char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut.replace("\t", "    ")
-    )
+    cut = cut.replace("\t", "    ")
+    safe = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut)
     return safe + "…" if len(text) > MAX_LINE_CHARS else safe
 
 
@@ -243,7 +240,13 @@ class StderrReader:
     """Starts at once. tail: gets all of it. log: gets each line at level DEBUG."""
 
     def __init__(self, process: ChildProcess, tail: StderrTail, log: logging.Logger) -> None:
-        self._task = asyncio.create_task(_read(process, tail, log), name=f"stderr of {process.pid}")
+        self._task = asyncio.create_task(self._read(process, tail, log), name=f"stderr of {process.pid}")
+
+    async def _read(self, process: ChildProcess, tail: StderrTail, log: logging.Logger) -> None:
+        while data := await process.stderr.read(_READ):
+            for line in tail.feed(data):
+                log.debug("[%s] %s", process.pid, line)
+        tail.close()
 
     async def close(self) -> None:
         """Call once the child has ended: the tail is complete then."""
@@ -251,13 +254,6 @@ class StderrReader:
         await asyncio.wait({self._task}, timeout=_AFTER_EXIT_S)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-
-
-async def _read(process: ChildProcess, tail: StderrTail, log: logging.Logger) -> None:
-    while data := await process.stderr.read(_READ):
-        for line in tail.feed(data):
-            log.debug("[%s] %s", process.pid, line)
-    tail.close()
 
 
 logger = logging.getLogger(__name__)

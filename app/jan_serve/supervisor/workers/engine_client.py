@@ -53,6 +53,7 @@ from jan_serve.ipc.messages import (
     WorkerRequest,
 )
 from jan_serve.ipc.scoring import OptionsWeighed, Query, answer_type
+from jan_serve.supervisor.workers.watchdog import Stall
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 
@@ -165,15 +166,8 @@ class WorkerEngineClient:
         raises the error of the worker's Failed, and EngineFailure if the worker ends. Raises InvalidRequest if the
         request is too large for the pipe."""
         inbox = EventQueue()
-        self._register(
-            request.id,
-            _Open(
-                since=self._clock(),
-                fail=inbox.fail,
-                inbox=inbox,
-                has_grammar=request.grammar is not None or request.guide is not None,
-            ),
-        )
+        has_grammar = request.grammar is not None or request.guide is not None
+        self._register(request.id, _Open(self._clock(), inbox.fail, inbox, has_grammar=has_grammar))
         try:
             sent = msgspec.structs.replace(request, client=client.get(), background=in_background.get())
             for frame in media_frames(sent):
@@ -198,13 +192,10 @@ class WorkerEngineClient:
                 answer.set_exception(error)
 
         request = msgspec.structs.replace(
-            request,
-            id=request.id or self.next_id(),
-            client=client.get(),
-            background=in_background.get(),
+            request, id=request.id or self.next_id(), client=client.get(), background=in_background.get()
         )
         since = None if isinstance(request, ReadState | StoreState) else self._clock()
-        self._register(request.id, _Open(since=since, fail=fail, answer=answer))
+        self._register(request.id, _Open(since, fail, answer=answer))
         try:
             await self._send(cast(WorkerRequest, request))
             event = await answer
@@ -269,20 +260,25 @@ class WorkerEngineClient:
         return self._clock() - min(since) if since else None
 
     def on_end(self, end: WorkerEnd) -> None:
-        self._failures.append(self._lost(end, None))
+        crashed = EngineCrashed(
+            f"The engine of the model `{self.name}` ended before the answer was complete ({end}).{SEND_AGAIN}"
+        )
+        self._failures.append(crashed)
         for request_id, entry in self._open.items():
             entry.since = None
-            blamed = end.stall is not None and end.stall.request_id == request_id and entry.has_grammar
-            entry.fail(_too_complex(end) if blamed else self._lost(end, request_id))
-
-    def _lost(self, end: WorkerEnd, request_id: int | None) -> EngineFailure:
-        if end.stall is not None and request_id is not None:
-            return EngineStalled(
-                f"The engine of the model `{self.name}` made no progress and was ended"
-                f" ({end.stall.phase}, {end.stall.seconds:.1f} s).{SEND_AGAIN}"
+            entry.fail(
+                copy_error(crashed) if end.stall is None else self._stalled(end.stall, request_id, entry)
             )
-        return EngineCrashed(
-            f"The engine of the model `{self.name}` ended before the answer was complete ({end}).{SEND_AGAIN}"
+
+    def _stalled(self, stall: Stall, request_id: int, entry: _Open) -> JanServeError:
+        if stall.request_id == request_id and entry.has_grammar:
+            return GrammarTooComplex(
+                f"The grammar took more than {stall.seconds:.1f} s for one token; the engine was ended."
+                " Use bounded repeats and fewer nested optional parts."
+            )
+        return EngineStalled(
+            f"The engine of the model `{self.name}` made no progress and was ended"
+            f" ({stall.phase}, {stall.seconds:.1f} s).{SEND_AGAIN}"
         )
 
     def _register(self, request_id: int, entry: _Open) -> None:
@@ -319,11 +315,3 @@ class WorkerEngineClient:
             entry.fail(error_from_payload(event.code, event.payload))
         elif entry.inbox is not None:
             entry.inbox.put(event)
-
-
-def _too_complex(end: WorkerEnd) -> GrammarTooComplex:
-    seconds = end.stall.seconds if end.stall else 0.0
-    return GrammarTooComplex(
-        f"The grammar took more than {seconds:.1f} s for one token; the engine was ended."
-        " Use bounded repeats and fewer nested optional parts."
-    )

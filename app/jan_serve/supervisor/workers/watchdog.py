@@ -107,11 +107,12 @@ class Watchdog:
 
     def _limit(self, phase: str) -> float:
         limits = self._limits
-        by_phase = {
-            "decode": limits.decode_s,
-            "embed": limits.decode_s,
-            "tokenize": limits.decode_s,
-            "sample": limits.sample_s,
-            "encode": limits.encode_s,
-        }
-        return by_phase.get(phase, limits.load_s if phase == "loading" else limits.other_s)
+        match phase:
+            case "decode" | "embed" | "tokenize":
+                return limits.decode_s
+            case "sample":
+                return limits.sample_s
+            case "encode":
+                return limits.encode_s
+            case _:
+                return limits.load_s if phase == "loading" else limits.other_s

@@ -141,8 +141,7 @@ class WorkerProcess:
         return self._watchdog.pong
 
     async def start(self, load: LoadModel) -> None:
-        """Spawn it, unless there is a spare, and send the first frame. Raises OSError. The load runs in the
-        background; see `outcome`."""
+        """Spawn it or take the spare, and send it the load, whose end is `outcome`. Raises OSError."""
         environment = child_environment(os.environ, huge_pages=load.settings.huge_pages)
         process = self._spare.take(environment) if self._spare is not None else None
         self._process = process or await ChildProcess.spawn(self._command, environment)
@@ -219,8 +218,7 @@ class WorkerProcess:
             self._finish(process)
 
     async def _until_end(self, process: ChildProcess, watch: asyncio.Task[None]) -> None:
-        """Read events until the pipe or the process ends, then wait briefly for the other one. Raises what ends the
-        watch."""
+        """Read events until the pipe or the process ends, then wait briefly for the other. Raises as the watch."""
         events = asyncio.create_task(self._read_events())
         exited = asyncio.create_task(process.exited.wait())
         try:
@@ -272,9 +270,8 @@ class WorkerProcess:
             case _ if self._client is not None:
                 self._client.on_event(event)
             case _:
-                logger.warning(
-                    "worker %s of %s sent %s too early", self.pid, self._name, type(event).__name__
-                )
+                kind = type(event).__name__
+                logger.warning("worker %s of %s sent %s too early", self.pid, self._name, kind)
 
     async def _watch(self) -> None:
         """Ping while there is work; kill the worker on a stall. An idle worker costs nothing."""
@@ -293,7 +290,7 @@ class WorkerProcess:
             self._work.clear()
             is_watched = True
             while is_watched:
-                oldest = self._oldest_request_s()
+                oldest = self._client.oldest_request_s() if self._client else None
                 self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
                 await self._pause()
                 if self._end_if_stalled(oldest):
@@ -314,9 +311,6 @@ class WorkerProcess:
             )
             self._watchdog.resumed(self._clock())
 
-    def _oldest_request_s(self) -> float | None:
-        return self._client.oldest_request_s() if self._client else None
-
     def _end_if_stalled(self, oldest_request_s: float | None) -> bool:
         stall = self._watchdog.stall(self._clock(), oldest_request_s or 0.0)
         if stall is None:
@@ -334,13 +328,12 @@ class WorkerProcess:
     def _finish(self, process: ChildProcess) -> None:
         if self._channel is not None:
             self._channel.close()
-        end = WorkerEnd(
+        end = self.end = WorkerEnd(
             requested=self._stop_requested,
             status=process.status,
             words=self._tail.last_words(),
             stall=self._stall,
         )
-        self.end = end
         if self.outcome is None:
             self.outcome = end
         refused = isinstance(self.outcome, JanServeError)

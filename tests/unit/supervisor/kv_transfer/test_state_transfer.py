@@ -28,7 +28,7 @@ from jan_serve.supervisor.kv_transfer.peer_connection import (
     decode_request,
     encode,
 )
-from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates, StateServer, ping, pull
+from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates, Link, StateServer, ping, pull
 from tests.unit.supervisor.kv_transfer.peers import SESSION, STATE, STORED, FakeWorker, until
 
 pytestmark = pytest.mark.anyio
@@ -169,7 +169,8 @@ class Serving:
 @pytest.fixture
 async def serving() -> AsyncGenerator[Serving]:
     kept = KeptStates(60.0)
-    server = StateServer(kept, KEYS.get, CALLERS.get, patience_s=5.0)
+    links = {name: Link(name, key, CALLERS[name]) for name, key in KEYS.items() if name in CALLERS}
+    server = StateServer(kept, links.get, patience_s=5.0)
     serving = Serving(server, kept, FakeWorker(), await server.listen("127.0.0.1"))
     yield serving
     for connection in serving.opened:
