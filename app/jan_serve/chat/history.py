@@ -56,7 +56,11 @@ def shown_history(
     if traits.call_opening is not None and chat_format.calls.at_start and traits.repeated_turns:
         messages = _with_text_in_turns_of_its_own(messages)
     if not traits.empty_turns:
-        messages = tuple(message for message in messages if not _is_empty_answer(message))
+        messages = tuple(
+            message
+            for message in messages
+            if message.role != "assistant" or message.content or message.tool_calls
+        )
     if not (traits.system_role and traits.system_before_results):
         messages = _with_system_in_user(messages, last=traits.system_role)
     if not (traits.any_start and traits.repeated_turns) or not messages:
@@ -220,10 +224,6 @@ def _with_text_in_turns_of_its_own(messages: Messages) -> Messages:
             message = msgspec.structs.replace(message, content=None, reasoning_content=None)
         shown.append(message)
     return tuple(shown)
-
-
-def _is_empty_answer(message: Message) -> bool:
-    return message.role == "assistant" and not message.content and not message.tool_calls
 
 
 def _with_system_in_user(messages: Messages, *, last: bool) -> Messages:

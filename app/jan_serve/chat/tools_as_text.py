@@ -1,7 +1,4 @@
-"""This module writes tools, calls and results as text in the messages, for templates that do not write them.
-
-Calls use the format's layout, so a history shows them as the instructions ask for them.
-"""
+"""Writes tools, calls and results as text in the messages, for templates that do not: calls as the instructions ask."""
 
 from __future__ import annotations
 
@@ -40,20 +37,16 @@ _JSON_TYPES: Final[dict[type, str]] = {
 
 def write_calls(layout: CallLayout, calls: Sequence[ToolCall]) -> str:
     """Write the calls of one turn, in order."""
-    written = (
-        _fill(layout.call, _slots(layout, call, layout.first_index + number))
-        for number, call in enumerate(calls)
-    )
+    written: list[str] = []
+    for index, call in enumerate(calls, layout.first_index):
+        slots = {
+            Slot.NAME: call.function.name,
+            Slot.INDEX: str(index),
+            Slot.CALL_ID: call.id,
+            Slot.ARGUMENTS: _arguments(layout.arguments, call.function.arguments),
+        }
+        written.append(_fill(layout.call, slots))
     return layout.opening + layout.separator.join(written) + layout.closing
-
-
-def _slots(layout: CallLayout, call: ToolCall, index: int) -> dict[Slot, str]:
-    return {
-        Slot.NAME: call.function.name,
-        Slot.INDEX: str(index),
-        Slot.CALL_ID: call.id,
-        Slot.ARGUMENTS: _arguments(layout.arguments, call.function.arguments),
-    }
 
 
 def _fill(parts: Parts, slots: Mapping[Slot, str]) -> str:
@@ -157,7 +150,7 @@ def tool_instructions(tools: Sequence[Tool], chat_format: ChatFormat) -> str:
         " with the JSON Schema of their arguments:",
         "",
         "<tools>",
-        *(_description(tool) for tool in tools),
+        *(_json(_described(tool)) for tool in tools),
         "</tools>",
         "",
         "To call a function, write exactly this, with its name and arguments in place:",
@@ -219,11 +212,9 @@ def with_results_as_text(messages: Iterable[Message]) -> list[Message]:
     return folded
 
 
-def _description(tool: Tool) -> str:
-    function: dict[str, object] = {"name": tool.name}
-    if tool.description is not None:
-        function["description"] = tool.description
-    return json.dumps({**function, "parameters": tool.parameters}, ensure_ascii=False)
+def _described(tool: Tool) -> dict[str, object]:
+    description = {} if tool.description is None else {"description": tool.description}
+    return {"name": tool.name, **description, "parameters": tool.parameters}
 
 
 def joined_content(*contents: Content, between: str = "\n\n") -> Content:

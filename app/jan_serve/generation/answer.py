@@ -198,7 +198,9 @@ def check(events: Sequence[EngineEvent], request: EngineRequest, facts: ModelFac
         match event:
             case Chunk():
                 _check_index(event.index, request.n, finished)
-                _check_ids(event.ids, facts.n_vocab)
+                unknown = next((token for token in event.ids if not 0 <= token < facts.n_vocab), None)
+                if unknown is not None:
+                    raise InvalidState(f"The model has no token {unknown}.")
                 written[event.index] += len(event.ids)
                 if written[event.index] >= facts.longest_ctx:
                     raise InvalidState("The answer does not fit into the context of this server.")
@@ -223,9 +225,3 @@ def check(events: Sequence[EngineEvent], request: EngineRequest, facts: ModelFac
 def _check_index(index: int, n: int, finished: set[int]) -> None:
     if not 0 <= index < n or index in finished:
         raise InvalidState(f"The answer has no running choice {index}.")
-
-
-def _check_ids(ids: Iterable[int], n_vocab: int) -> None:
-    for token in ids:
-        if not 0 <= token < n_vocab:
-            raise InvalidState(f"The model has no token {token}.")

@@ -1,7 +1,4 @@
-"""These parsers read calls whose arguments are JSON:
-
-an object with name and arguments, or a bare name before the arguments.
-"""
+"""Reads calls whose arguments are JSON: an object with name and arguments, or a bare name before the arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import msgspec
 from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.json_stream import copy_json, json_string_value, read_json, read_json_string
 from jan_serve.chat.text_stream import NAME, Steps, discard
-from jan_serve.text.markers import marker_set
 
 # Between calls and after the last one. Models sometimes close a bracket too many.
 _BETWEEN: Final = re.compile(r"[\s,;}\]]*")
@@ -37,6 +33,10 @@ class JsonCalls(msgspec.Struct, frozen=True, kw_only=True):
     known_only: bool = False
     not_calls: tuple[str, ...] = ()
     closers: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (*self.name_keys, *self.argument_keys, *self.other_keys)
 
     def __call__(self, context: StreamParser, marker: str) -> Steps[None]:
         stream = context.stream
@@ -91,14 +91,13 @@ class _Call:
             self._open()
             self._context.out.arguments(self._held if self._held is not None else "{}")
         if self._opened and not whole:
-            yield from self._pass_rest()
+            yield from self._context.pass_rest(self._syntax.closers)
         return self._opened or (whole and self._name in self._syntax.not_calls)
 
     @property
     def begun_name(self) -> str:
         """The name, or as much of it as the answer has. A key that calls do not have is no beginning of one."""
-        keys = (*self._syntax.name_keys, *self._syntax.argument_keys, *self._syntax.other_keys)
-        if not any(key.startswith(self._begun_key) for key in keys):
+        if not any(key.startswith(self._begun_key) for key in self._syntax.keys):
             return self._begun_key
         return self._name or self._begun_name
 
@@ -132,10 +131,7 @@ class _Call:
 
     def _allows(self, key: str) -> bool:
         """Whether a call may have this key. Without a marker, an object with another key is not a call."""
-        syntax = self._syntax
-        if syntax.name_is_key or not syntax.known_only:
-            return True
-        return key in syntax.name_keys or key in syntax.argument_keys or key in syntax.other_keys
+        return self._syntax.name_is_key or not self._syntax.known_only or key in self._syntax.keys
 
     def _read_value(self, key: str, nested: bool) -> Steps[bool]:
         stream, syntax = self._context.stream, self._syntax
@@ -179,12 +175,6 @@ class _Call:
         if not self._opened:
             self._context.open_call(self._name)
         self._opened = True
-
-    def _pass_rest(self) -> Steps[None]:
-        """Pass on the text after broken JSON, up to the end of the calls, so that clients can see the error."""
-        closers = self._syntax.closers
-        if closers and not self._context.stream.at_end:
-            yield from self._context.stream.read_until(marker_set(*closers), self._context.out.arguments)
 
 
 def _unwrapped(text: str) -> str:
@@ -262,6 +252,5 @@ class BareNameCalls(msgspec.Struct, frozen=True, kw_only=True):
             if self.fence is not None and (yield from stream.accept(self.fence[1])):
                 yield from stream.skip_space()
             yield from stream.accept(*self.closers)
-        elif self.closers and not stream.at_end:
-            # Broken JSON passes unchanged, so that clients can see the error.
-            yield from stream.read_until(marker_set(*self.closers), out.arguments)
+        else:
+            yield from context.pass_rest(self.closers)
