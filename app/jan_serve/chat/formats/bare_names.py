@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import CallLayout, IdStyle, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
-from jan_serve.chat.parsers.json_calls import BareNameCalls, JsonCalls
-from jan_serve.chat.parsers.marker_parser import MarkerParser
+from jan_serve.chat.parsers.marked_calls import BareNameCalls, JsonCalls, MarkerParser
 
 _BAR: Final = "\N{FULLWIDTH VERTICAL LINE}"
 _BEGIN, _END = f"<{_BAR}tool▁calls▁begin{_BAR}>", f"<{_BAR}tool▁calls▁end{_BAR}>"

@@ -13,7 +13,7 @@ from typing import Final
 from jan_serve.chat.call_layout import CallLayout, TaggedArguments, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
 from jan_serve.chat.formats.marked_json import CLOSE, OBJECTS, OPEN
-from jan_serve.chat.parsers.marker_parser import MarkerParser
+from jan_serve.chat.parsers.marked_calls import MarkerParser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 _THINK: Final = ("<think>", "</think>")

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import CallLayout, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
-from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marker_parser import MarkerParser
+from jan_serve.chat.parsers.marked_calls import JsonCalls, MarkerParser
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"

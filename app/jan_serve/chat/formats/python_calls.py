@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from jan_serve.chat.call_layout import CallLayout, PythonArguments, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, StreamParser, Thought
 from jan_serve.chat.json_stream import ObjectWriter, copy_literal, json_escaped
-from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.parsers.marker_parser import MarkerParser
+from jan_serve.chat.parsers.marked_calls import JsonCalls, MarkerParser
 from jan_serve.chat.text_stream import NAME, Steps, TextStream
 
 _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")

@@ -14,7 +14,7 @@ import msgspec
 from jan_serve.chat.call_layout import TaggedArguments
 from jan_serve.chat.chat_format import StreamParser
 from jan_serve.chat.json_stream import ObjectWriter, json_escaped
-from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked_calls import JsonCalls
 from jan_serve.chat.schema_types import STRING, property_schema, types_of, value_to_json
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import MarkerSet, marker_set

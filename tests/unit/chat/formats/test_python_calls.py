@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.chat.formats.python_calls import PythonCalls
-from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked_calls import JsonCalls
 from tests.unit.chat.parsers.syntax import text_and_calls
 
 CLOSED = PythonCalls(closers=("</call>",))

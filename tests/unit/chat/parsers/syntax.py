@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.chat.formats.elements import QWEN3_CODER
-from jan_serve.chat.parsers.marker_parser import CallParser, MarkerParser
+from jan_serve.chat.parsers.marked_calls import CallParser, MarkerParser
 from jan_serve.chat.text_stream import Steps
 from tests.unit.chat.formats.answers import Answer, parse_everywhere
 

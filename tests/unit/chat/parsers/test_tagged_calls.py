@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marked_calls import JsonCalls
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from tests.unit.chat.parsers.syntax import text_and_calls
 
