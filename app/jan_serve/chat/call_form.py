@@ -67,11 +67,7 @@ def learned_form(chat_format: ChatFormat, shown: str, *, parallel: bool) -> Call
                 continue
             texts, python_words = found
             same = write_calls(layout, calls) == write_calls(with_texts(layout, texts), calls)
-            form = CallForm(
-                layout=number,
-                texts=() if same else texts,
-                python_words=python_words,
-            )
+            form = CallForm(layout=number, texts=() if same else texts, python_words=python_words)
             return None if form == CallForm() else form
     return None
 

@@ -183,11 +183,7 @@ class Record(msgspec.Struct, frozen=True):
     payload: bytes
 
     def encoded(self) -> bytes:
-        return b"%b%b%b" % (
-            _HEAD.pack(self.kind, len(self.log), len(self.payload)),
-            self.log,
-            self.payload,
-        )
+        return b"%b%b%b" % (_HEAD.pack(self.kind, len(self.log), len(self.payload)), self.log, self.payload)
 
 
 def recorded_header(weights: str, ping: bytes) -> str:

@@ -28,26 +28,17 @@ from jan_serve.core.request import (
 from jan_serve.core.trace import KeptPrompt, current_trace
 from jan_serve.core.transcript import random_hex
 from jan_serve.errors import AdapterNotFound, ContextLengthExceeded, InvalidRequest, UnsupportedOperation
-from jan_serve.generation.answer_plan import (
-    AnswerConstraint,
-    AnswerParsers,
-    ChatPlan,
-)
+from jan_serve.generation.answer_plan import AnswerConstraint, AnswerParsers, ChatPlan
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
-from jan_serve.generation.media_reader import (
-    MarkedMessages,
-    MediaReader,
-    ReadMedia,
-    shown,
-)
+from jan_serve.generation.media_reader import MarkedMessages, MediaReader, ReadMedia, shown
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import Profiles, TemplateOverride, no_profiles, template_of, with_defaults
 from jan_serve.generation.prompt_history import PromptHistory
 from jan_serve.ipc.messages import AdapterUse, CountRequest, EngineRequest, TokenizeRequest
 
 MAX_SCALE: Final = 100.0
-_PARAM: Final = "lora"
+_LORA: Final = "lora"
 
 
 def chosen_adapters(choices: Sequence[AdapterChoice] | None, client: EngineClient) -> tuple[AdapterUse, ...]:
@@ -63,13 +54,13 @@ def chosen_adapters(choices: Sequence[AdapterChoice] | None, client: EngineClien
         index = chosen if isinstance(chosen, int) else numbers.get(chosen.casefold(), -1)
         if not 0 <= index < len(loaded):
             known = tuple(adapter.name for adapter in loaded)
-            raise AdapterNotFound(str(chosen)[:64], client.name, known, param=_PARAM)
+            raise AdapterNotFound(str(chosen)[:64], client.name, known, param=_LORA)
         if index in scales:
-            raise InvalidRequest(f"lora: the adapter `{loaded[index].name}` is there twice", param=_PARAM)
+            raise InvalidRequest(f"lora: the adapter `{loaded[index].name}` is there twice", param=_LORA)
         scale = loaded[index].scale if choice.scale is None else choice.scale
         if not -MAX_SCALE <= scale <= MAX_SCALE:
             raise InvalidRequest(
-                f"lora: a scale must be from {-MAX_SCALE:g} to {MAX_SCALE:g}, got {scale:g}", param=_PARAM
+                f"lora: a scale must be from {-MAX_SCALE:g} to {MAX_SCALE:g}, got {scale:g}", param=_LORA
             )
         scales[index] = scale
     return tuple(AdapterUse(index, scale) for index, scale in sorted(scales.items()) if scale != 0.0)

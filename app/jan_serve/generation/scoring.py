@@ -171,9 +171,7 @@ async def rank(
     )
     answer = await model.wait(model.client.ask(request))
     return Ranked(
-        model=model.name,
-        raw=_raw_scores(model.name, model.facts, answer),
-        prompt_tokens=answer.prompt_tokens,
+        model=model.name, raw=_raw_scores(model.name, model.facts, answer), prompt_tokens=answer.prompt_tokens
     )
 
 

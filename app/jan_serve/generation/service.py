@@ -183,10 +183,7 @@ class LeasedModel:
     ) -> Tokenized:
         """add_special: BOS and EOS as the GGUF says. parse_special: the text of a special token becomes that token."""
         request = TokenizeRequest(
-            text=text,
-            add_special=add_special,
-            parse_special=parse_special,
-            with_pieces=with_pieces,
+            text=text, add_special=add_special, parse_special=parse_special, with_pieces=with_pieces
         )
         return await self.wait(self.client.ask(request))
 
@@ -273,10 +270,7 @@ class GenerationService:
         raise missing
 
     async def with_model(
-        self,
-        model: str | None,
-        work: Callable[[LeasedModel], Awaitable[T]],
-        ttl_s: float | None = None,
+        self, model: str | None, work: Callable[[LeasedModel], Awaitable[T]], ttl_s: float | None = None
     ) -> T:
         """The result of `work`, which has a lease of its own. Raises as `open`."""
         async with self.open(model, ttl_s) as opened:

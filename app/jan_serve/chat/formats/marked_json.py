@@ -121,10 +121,7 @@ MINIMAX_M1 = ChatFormat(
     signature=Signature(all_of=(_CALLS_OPEN, "<beginning_of_sentence>")),
     parse=MarkerParser(_IN_CALLS, (_CALLS_OPEN,)),
     calls=CallLayout(
-        opening=_CALLS_OPEN + "\n",
-        call=parts(_OBJECT + "\n"),
-        closing=_CALLS_CLOSE,
-        triggers=(_CALLS_OPEN,),
+        opening=_CALLS_OPEN + "\n", call=parts(_OBJECT + "\n"), closing=_CALLS_CLOSE, triggers=(_CALLS_OPEN,)
     ),
 )
 
