@@ -32,6 +32,18 @@ from jan_serve.dialects.shared.thinking_fields import thinking_budget, thinking_
 from jan_serve.dialects.shared.wire_types import MAX_INT, wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
+RANDOM_SEED: Final = -1
+_SAME_NAMES: Final = {
+    *("temperature", "top_k", "top_p", "min_p", "repeat_penalty"),
+    *("mirostat_mode", "mirostat_tau", "mirostat_eta"),
+}
+_OTHER_NAMES: Final = {
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "stop_sequences": "stop",
+}
+"""Of fields that set another one's option."""
+
 
 def request_of(
     body: SamplingFields, prompt: Prompt, stopping: StopConditions, **more: Any
@@ -41,15 +53,16 @@ def request_of(
     Raises InvalidRequest.
     """
     requested = constraint_of(body)
+    by_id, by_text = logit_biases(body)
     return GenerationRequest(
         model=body.model or None,
         prompt=prompt,
-        sampling=sampling_params(body),
-        logit_bias_text=bias_by_text(body),
+        sampling=sampling_params(body, by_id),
+        logit_bias_text=by_text,
         stopping=stopping,
         constraint=requested.constraint,
         constraint_field=requested.field,
-        given=explicit_sampling(body),
+        given=explicit_fields(body, **_OTHER_NAMES),
         adapters=adapter_choices(body.lora),
         ttl_s=ttl_s(body.keep_alive),
         reports_progress=body.wants_reports,
@@ -67,13 +80,6 @@ def document_part(data: str | None, name: str | None, field: str, *, of_result: 
             f"{field}: a file needs its content in base64; this server reads none from elsewhere", param=field
         )
     return DocumentPart(data, field, name, DOCUMENT_NOTE if of_result else None)
-
-
-def explicit_sampling(body: SamplingFields) -> frozenset[str]:
-    """Sampling and stopping fields that the caller set."""
-    return explicit_fields(
-        body, max_completion_tokens="max_tokens", max_output_tokens="max_tokens", stop_sequences="stop"
-    )
 
 
 def wants_usage(body: ChoiceFields) -> bool:
@@ -139,41 +145,35 @@ def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, An
     return {**kwargs, **own}
 
 
-RANDOM_SEED: Final = -1
-
-
-def sampling_params(body: SamplingFields) -> SamplingParams:
-    """All sampling fields but `logit_bias` by text (`bias_by_text`)."""
+def sampling_params(body: SamplingFields, logit_bias: dict[int, float]) -> SamplingParams:
     require("temperature", body.temperature, 0, limits.MAX_TEMPERATURE)
     require("top_k", body.top_k, 0, MAX_INT)
     if body.repeat_penalty == 0:
         raise out_of_range("repeat_penalty", 0, f"above 0, up to {limits.MAX_PENALTY:g}")
     require("repeat_penalty", body.repeat_penalty, 0, limits.MAX_PENALTY)
     return SamplingParams(
-        temperature=body.temperature,
-        top_k=body.top_k,
-        top_p=body.top_p,
-        min_p=body.min_p,
-        repeat_penalty=body.repeat_penalty,
+        **body.model_dump(include=_SAME_NAMES),
         presence_penalty=body.presence_penalty or 0.0,
         frequency_penalty=body.frequency_penalty or 0.0,
-        mirostat_mode=body.mirostat_mode,
-        mirostat_tau=body.mirostat_tau,
-        mirostat_eta=body.mirostat_eta,
         seed=None if body.seed in (None, RANDOM_SEED) else body.seed % limits.SEEDS,
-        logit_bias=_bias_by_id(body),
+        logit_bias=logit_bias,
     )
 
 
-def bias_by_text(body: SamplingFields) -> dict[str, float]:
-    """`logit_bias` with texts as keys (`logit_bias_type` is `tokens`)."""
-    if body.logit_bias_type != "tokens" or not body.logit_bias:
-        return {}
-    for text, bias in body.logit_bias.items():
-        if not text:
+def logit_biases(body: SamplingFields) -> tuple[dict[int, float], dict[str, float]]:
+    """`logit_bias` by token ids, and by texts (if `logit_bias_type` is `tokens`)."""
+    biases = body.logit_bias or {}
+    is_by_text = body.logit_bias_type == "tokens"
+    for key, bias in biases.items():
+        if is_by_text and not key:
             raise wrong("logit_bias", "an empty text has no token")
-        _check_bias(text, bias)
-    return dict(body.logit_bias)
+        if not is_by_text and not (key.isascii() and key.isdigit() and len(key) <= 10):
+            text = f"{key[:40]!r} is not a token id; for texts set logit_bias_type to `tokens`"
+            raise wrong("logit_bias", text)
+        if not -limits.MAX_BIAS <= bias <= limits.MAX_BIAS:
+            ends = f"from {-limits.MAX_BIAS:g} to {limits.MAX_BIAS:g}"
+            raise wrong("logit_bias", f"the bias of {key[:40]!r} must be {ends}")
+    return ({}, biases) if is_by_text else ({int(key): bias for key, bias in biases.items()}, {})
 
 
 def stop_conditions(
@@ -188,27 +188,6 @@ def stop_conditions(
         stop=stop_texts(body.stop, more_stops),
         repetition_detection=repetition_detection(body.repetition_detection),
     )
-
-
-def _bias_by_id(body: SamplingFields) -> dict[int, float]:
-    if body.logit_bias_type == "tokens" or not body.logit_bias:
-        return {}
-    by_id: dict[int, float] = {}
-    for key, bias in body.logit_bias.items():
-        if not key.isascii() or not key.isdigit() or len(key) > 10:
-            raise wrong(
-                "logit_bias", f"{key[:40]!r} is not a token id; for texts set logit_bias_type to `tokens`"
-            )
-        _check_bias(key, bias)
-        by_id[int(key)] = bias
-    return by_id
-
-
-def _check_bias(key: str, bias: float) -> None:
-    if not -limits.MAX_BIAS <= bias <= limits.MAX_BIAS:
-        raise wrong(
-            "logit_bias", f"the bias of {key[:40]!r} must be from {-limits.MAX_BIAS:g} to {limits.MAX_BIAS:g}"
-        )
 
 
 def check_metadata(metadata: dict[str, str]) -> None:

@@ -125,14 +125,6 @@ def _candidate(piece: bytes, logprob: float) -> wire.TopLogprob:
     return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece)}
 
 
-def shown_piece(piece: bytes) -> str | list[int]:
-    """A token's text in llama-server's form: its bytes if they are not valid UTF-8."""
-    try:
-        return piece.decode("utf-8")
-    except UnicodeDecodeError:
-        return list(piece)
-
-
 class Page(TypedDict):
     object: Literal["list"]
     data: list[dict[str, Any]]

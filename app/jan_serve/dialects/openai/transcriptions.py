@@ -141,31 +141,24 @@ def _value(name: str, text: str) -> Any:
         raise wrong(name, f"{len(text)} characters; the limit is {_MAX_TEXT}")
     match name:
         case "temperature":
-            return _temperature(text)
+            try:
+                value = float(text)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise wrong("temperature", "not a number")
+            require("temperature", value, 0, limits.MAX_TEMPERATURE)
+            return value
         case "stream":
             if text.lower() not in ("true", "false", "1", "0"):
-                raise InvalidRequest("stream: true or false", param=name)
+                raise wrong(name, "true or false")
             return text.lower() in ("true", "1")
         case "response_format" if text in TIMED_FORMATS:
-            raise InvalidRequest(
-                f"response_format: models of this server give no times or speakers, which {text} needs",
-                param=name,
-            )
+            raise wrong(name, f"models of this server give no times or speakers, which {text} needs")
         case "response_format" if text not in FORMATS:
-            raise InvalidRequest(f"response_format: one of {', '.join(FORMATS)}", param=name)
+            raise wrong(name, f"one of {', '.join(FORMATS)}")
         case _:
             return text
-
-
-def _temperature(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise wrong("temperature", "not a number")
-    require("temperature", value, 0, limits.MAX_TEMPERATURE)
-    return value
 
 
 class TranscriptionAnswer(FoldedAnswer):

@@ -114,17 +114,13 @@ def ttl_s(value: int | float | str | None, field: str = "keep_alive") -> float |
     """
     if value is None:
         return None
-    seconds = _seconds(value) if isinstance(value, str) else _as_float(value)
+    try:
+        seconds = _seconds(value) if isinstance(value, str) else float(value)
+    except OverflowError:  # JSON has integers of any size
+        seconds = None
     if seconds is None or seconds != seconds or seconds in (float("inf"), float("-inf")):
         raise wrong(field, "must be a number of seconds or a duration such as `10m` or `1h30m`")
     return -1.0 if seconds < 0 else seconds
-
-
-def _as_float(value: int | float) -> float | None:
-    try:
-        return float(value)
-    except OverflowError:  # JSON has integers of any size
-        return None
 
 
 def _seconds(text: str) -> float | None:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
-from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, cast
 
@@ -52,13 +51,18 @@ class _Kept(msgspec.Struct):
 
 
 class ResumedStream:
-    """One connection's part of an answer. after: number of the last known event. keep: the events that are new."""
+    """One connection's part of an answer. after: number of the last known event."""
 
-    def __init__(self, token: str, after: int, keep: Callable[[], None], leave: Callable[[], None]) -> None:
-        self._token = token
+    def __init__(self, streams: ResumableStreams, kept: _Kept, after: int) -> None:
+        kept.turn += 1
+        kept.left = None
+        log = b"".join(kept.log)
+        # The answer's ids, seed and time derive from it.
+        self.transcript = Transcript(Asked(kept.token, kept.created, kept.weights, len(log)), log)
+        self._streams = streams
+        self._kept = kept
+        self._turn = kept.turn
         self._after = after
-        self._keep = keep
-        self._leave = leave
         self._number = -1
 
     async def events(self, events: Events) -> AsyncGenerator[GenerationEvent]:
@@ -66,10 +70,13 @@ class ResumedStream:
         try:
             async with closing(events):
                 async for event in events:
-                    self._keep()
+                    if self._kept.turn != self._turn:
+                        raise EngineFailure("Another connection has taken up this answer.")
+                    self._streams.keep(self._kept, self.transcript)
                     yield event
         finally:
-            self._leave()
+            if self._kept.turn == self._turn:
+                self._streams.leave(self._kept)
 
     def chunks(self, chunks: Chunks) -> Chunks:
         """Those behind the last known event, with their numbers; see `framed`."""
@@ -88,7 +95,7 @@ class ResumedStream:
             return frame(value)
         number, chunk = cast(tuple[int, object], value)
         # Behind the data, since some readers of streams take the first line for it.
-        return frame(chunk)[:-1] + f"id: {self._token}:{number}\n\n".encode()
+        return frame(chunk)[:-1] + f"id: {self._kept.token}:{number}\n\n".encode()
 
 
 class ResumableStreams:
@@ -103,8 +110,6 @@ class ResumableStreams:
 
     async def opened(self, request: Request) -> ResumedStream | None:
         """The stream of this request, or what is left of an earlier one; None if streams have no ids.
-
-        The request has its transcript, from which the ids, the seed and the time of the answer derive.
 
         Raises InvalidRequest for an event that is unknown, or of another request.
         """
@@ -121,13 +126,9 @@ class ResumableStreams:
         if kept is None:
             token = secrets.token_urlsafe(_TOKEN_BYTES)
             kept = self._kept[token] = _Kept(token, owner, digest, started_s())
-        kept.turn += 1
-        kept.left = None
-        log = b"".join(kept.log)
-        transcript = Transcript(Asked(kept.token, kept.created, kept.weights, len(log)), log)
-        current.set(transcript)
-        keep = partial(self._keep, kept, kept.turn, transcript)
-        return ResumedStream(kept.token, after, keep, partial(self._leave, kept, kept.turn))
+        resumed = ResumedStream(self, kept, after)
+        current.set(resumed.transcript)
+        return resumed
 
     def _find(self, last: str, owner: str, digest: bytes) -> tuple[_Kept, int]:
         token, _, number = last.rpartition(":")
@@ -139,9 +140,8 @@ class ResumableStreams:
             raise _unknown("its answer is that of another request: send the same body")
         return kept, int(number)
 
-    def _keep(self, kept: _Kept, turn: int, transcript: Transcript) -> None:
-        if kept.turn != turn:
-            raise EngineFailure("Another connection has taken up this answer.")
+    def keep(self, kept: _Kept, transcript: Transcript) -> None:
+        """Keep the events that are new."""
         events = transcript.take()
         if kept.token not in self._kept:
             return
@@ -157,9 +157,9 @@ class ResumableStreams:
             own = [each for each in self._kept.values() if each.owner == fullest and each.size]
             self._drop(next((each for each in own if each.left is not None), own[-1]))
 
-    def _leave(self, kept: _Kept, turn: int) -> None:
-        if kept.turn == turn:
-            kept.left = self._clock()
+    def leave(self, kept: _Kept) -> None:
+        """Its last connection has ended."""
+        kept.left = self._clock()
 
     def _forget(self) -> None:
         before = self._clock() - self._keep_s

@@ -1,18 +1,22 @@
-"""Renders an answer of /v1/responses, as a stream and whole."""
+"""Renders an answer of /v1/responses, as a stream and whole, and a compacted conversation."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from jan_serve.core import events as core
 from jan_serve.dialects.openai.render_common import ReplyFacts, Reports, timings_of
 from jan_serve.dialects.openai.responses import items
 from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, TextConfig
-from jan_serve.dialects.shared.answers import StopDetail, stop_detail
+from jan_serve.dialects.shared.answers import FoldedAnswer, StopDetail, stop_detail
+from jan_serve.dialects.shared.thinking_fields import SUMMARY
+from jan_serve.errors import EngineFailure
 from jan_serve.http.errors import Problem
 
 
@@ -223,3 +227,56 @@ def _error_code(problem: Problem) -> str:
     if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
         return "rate_limit_exceeded"
     return "server_error" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else problem.code
+
+
+SUMMARY_TASK: Final = (
+    "The conversation above is about to be replaced by a summary of it. Write that summary for the one who goes on with"
+    " the work: the goal and the wishes of the user, what is done and decided and why, what was found out (files,"
+    " commands, values, errors), what is left to do, and the next step. Write the summary alone, and call no tool."
+)
+
+
+class CompactionBody(TypedDict):
+    """encrypted_content: the summary, in a form that only this server reads. Nothing is encrypted."""
+
+    id: str
+    type: Literal["compaction"]
+    encrypted_content: str
+
+
+class CompactedResponse(TypedDict):
+    """The conversation in short: its messages but those of the assistant, and a summary of the rest."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[dict[str, Any] | CompactionBody]
+    usage: items.ResponseUsage
+    model: NotRequired[str]
+
+
+class CompactionRenderer(FoldedAnswer):
+    def __init__(self, head: ReplyFacts, kept: list[dict[str, Any]]) -> None:
+        super().__init__()
+        self._head = head
+        self._kept = kept
+
+    def body(self) -> CompactedResponse:
+        """Raises EngineFailure if the model wrote nothing: the conversation would be lost."""
+        self._head.served_by(self.started.model)
+        summary = self.choices[0].text.strip()
+        if not summary:
+            raise EngineFailure("The model wrote no summary of the conversation.")
+        compaction: CompactionBody = {
+            "id": items.new_id("cmp"),
+            "type": "compaction",
+            "encrypted_content": SUMMARY.packed(summary),
+        }
+        return {
+            "id": self._head.id,
+            "object": "response.compaction",
+            "created_at": self._head.created,
+            "model": self._head.model,
+            "output": [*self._kept, compaction],
+            "usage": response_usage(self.completed.usage),
+        }

@@ -21,16 +21,20 @@ from jan_serve.dialects.openai.chat.wire import ChatInputTokens
 from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.openai.render_common import Page, ReplyFacts, page
 from jan_serve.dialects.openai.responses.background import Asked, StoredResponses
-from jan_serve.dialects.openai.responses.compaction import (
-    TASK,
-    CompactedResponse,
-    CompactionRenderer,
-    CompactResponseRequest,
-)
 from jan_serve.dialects.openai.responses.items import ResponseBody, new_id
 from jan_serve.dialects.openai.responses.parse import response_request
-from jan_serve.dialects.openai.responses.render import ResponseEvents
-from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem, MessageItem
+from jan_serve.dialects.openai.responses.render import (
+    SUMMARY_TASK,
+    CompactedResponse,
+    CompactionRenderer,
+    ResponseEvents,
+)
+from jan_serve.dialects.openai.responses.wire import (
+    CompactResponseRequest,
+    CreateResponseRequest,
+    InputItem,
+    MessageItem,
+)
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer, answer_whole
 from jan_serve.dialects.shared.wire_types import MAX_INT, wrong
@@ -93,7 +97,7 @@ def _making_routes(router: APIRouter, parts: OpenAIParts, answers: StoredRespons
     @router.post("/v1/responses/compact", summary="Compact a conversation", response_model=CompactedResponse)
     async def compact_response(request: Request, body: CompactResponseRequest) -> Response:
         """Replace a conversation by its user's messages and a summary, which the next request sends as input."""
-        asked = await _asked(body.asking(), answers, MessageItem(role="user", content=TASK))
+        asked = await _asked(body.asking(), answers, MessageItem(role="user", content=SUMMARY_TASK))
         head = ReplyFacts(new_id("resp"), int(time.time()), body.model)
         items = (*asked.earlier, *asked.items)
         if not items:
