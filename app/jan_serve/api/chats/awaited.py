@@ -1,7 +1,4 @@
-"""Answers that chats wait for: a message names its response in the background until its text is in the chat.
-
-Whoever reads chats puts in what has ended since, so that an answer whose page was closed is found as any other one.
-"""
+"""Puts the answers that chats wait for into their messages, once whoever reads a chat finds that they have ended."""
 
 from __future__ import annotations
 

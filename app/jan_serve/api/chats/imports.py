@@ -1,9 +1,4 @@
-"""Exports of chats, our own and those of other pages, as chats to store. Pure.
-
-Read are: llama.cpp's page (`conv` and `messages`), Open WebUI (`chat`), ChatGPT (`mapping`). Their ids become ours, so
-that the same file brings nothing twice. Nothing in a file is trusted: what is not of the expected type is left out, and
-the whole is judged as any other chat.
-"""
+"""Exports of chats as chats to store: ours, llama.cpp's page, Open WebUI, ChatGPT. Nothing in them is trusted. Pure."""
 
 from __future__ import annotations
 

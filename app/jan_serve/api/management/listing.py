@@ -1,7 +1,4 @@
-"""The list of models on disk with their state in memory (pure), and events of models:
-
-of one load, or of all models while a client listens.
-"""
+"""The list of models on disk with their state in memory (pure), and events of one load or of all models."""
 
 from __future__ import annotations
 
