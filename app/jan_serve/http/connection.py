@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
+from jan_serve.http.disconnect import ConnectionHooks, attach_hooks
 from jan_serve.http.replies import json_bytes
 from jan_serve.http.request_parser import RequestParser
 
@@ -348,10 +348,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Send this error after the answers to earlier requests, then close.
-
-        Before there is a path, no dialect can be chosen: OpenAI's form, which most clients read.
-        """
+        """Send this error after earlier answers, then close. OpenAI's form: without a path there is no dialect."""
         if self._refusal is not None:
             return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}

@@ -195,10 +195,7 @@ def _accepted(sock: socket.socket) -> Iterator[socket.socket]:
 def server_config(
     app: ASGIApp, connection: type[HttpConnection] = HttpConnection, *, believes_forwarded: bool = True
 ) -> uvicorn.Config:
-    """Connections close two seconds after the last answer, which is longer than they linger.
-
-    believes_forwarded: take the client's address and scheme from X-Forwarded-For and -Proto of a proxy on this machine.
-    """
+    """believes_forwarded: X-Forwarded-For and -Proto of a proxy on this machine."""
     return uvicorn.Config(
         app,
         http=connection,
@@ -209,5 +206,5 @@ def server_config(
         server_header=False,
         proxy_headers=believes_forwarded,
         forwarded_allow_ips=["127.0.0.1", "::1"],  # uvicorn would ask the environment
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=2,  # longer than connections linger
     )

@@ -200,10 +200,7 @@ _RETRY_AFTER_CRASH_S: Final = 1.0
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a request was rejected or failed. code: stable. error: the exception, for dialects that need details.
-
-    request_id: empty until `Envelopes` renders it.
-    """
+    """code: stable. error: for dialects that need details. request_id: empty until `Envelopes` renders it."""
 
     status: int
     code: str

@@ -66,10 +66,7 @@ class RequestMetrics(RequestWatcher):
 
 
 class Metrics(RequestMetrics):
-    """A server's: the state of models is read at each scrape.
-
-    observers: of dialects, whose series are in `registry` too.
-    """
+    """A server's: reads the state of models at each scrape. observers: of dialects, with series in `registry`."""
 
     def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         text = "From the arrival of a request to its first text."

@@ -1,7 +1,4 @@
-"""The files of the web page, and answers with them. Without a web framework: the proxy serves the page too.
-
-The files of one folder are read once; a request path is looked up among them and never joined to a folder.
-"""
+"""The web page, read once; a request path is never joined to a folder. No web framework: the proxy serves it too."""
 
 from __future__ import annotations
 
@@ -92,10 +89,7 @@ def _read(path: Path) -> PageFile:
 
 
 class Page:
-    """folder: None if this installation has no page. greeting: for clients that are no browsers.
-
-    Blocks while it reads. Raises OSError.
-    """
+    """folder: None if there is no page. greeting: for other clients than browsers. Blocks. Raises OSError."""
 
     def __init__(self, folder: Path | None, greeting: str = "") -> None:
         self._greeting = greeting

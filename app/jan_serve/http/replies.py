@@ -16,10 +16,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_bytes(value: object) -> bytes:
-    """Compact JSON. Escapes line separators at which some readers of event streams split.
-
-    Half a surrogate pair, which a model may write as an escape, becomes U+FFFD.
-    """
+    """Compact JSON without line separators at which readers of streams split. Half a surrogate pair becomes U+FFFD."""
     try:
         encoded = _encode(value)
     except UnicodeEncodeError:

@@ -29,7 +29,7 @@ from jan_serve.core.events import (
     Usage,
 )
 from jan_serve.core.trace import PhaseSpan, RequestTrace, begin_trace
-from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import (
     CLIENT_CLOSED,
     Envelopes,
@@ -87,10 +87,7 @@ class RequestRecord(msgspec.Struct):
         self.cancelled = self.cancelled or self.written is None
 
     def phases(self, total_s: float) -> Iterator[PhaseSpan]:
-        """Those that have begun by `total_s` after its arrival.
-
-        Until the engine has told how long the request waited, that is part of `reading`.
-        """
+        """Begun by `total_s` after its arrival. `reading` has the wait too, until the engine tells its length."""
         yield from self.trace.spans()
         if self.finished_s is not None:
             queue, reading, writing = self.queue_s or 0.0, self.prefill_s or 0.0, self.decode_s or 0.0
@@ -171,10 +168,7 @@ _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs", "/mod
 
 
 class RequestWatcher(Protocol):
-    """Sees each request as it begins, and at its end: its route, its status, which is 499 if its client left.
-
-    One whose answer is written in the background ends with that.
-    """
+    """Sees each request begin, and end with its answer, also in the background; status 499 if the client left."""
 
     def begin(self, scope: Scope, record: RequestRecord) -> None:
         """Does nothing: some watchers see only the end."""

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from jan_serve.core.closing import closing
 from jan_serve.errors import JanServeError
-from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import Problem, logged_problem, unexpected_problem
 from jan_serve.http.replies import frame
 from jan_serve.http.request_record import RequestRecord
@@ -34,10 +34,7 @@ PING: Final = b": ping\n\n"
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
-    """ping_s: seconds between keep-alive comments, 0 for none. ping: the comment.
-
-    write_timeout_s: a reader that takes nothing for this long is dropped.
-    """
+    """ping_s: between keep-alive comments (`ping`), 0 for none. write_timeout_s: for a reader that takes nothing."""
 
     ping_s: float
     write_timeout_s: float
@@ -55,10 +52,7 @@ class _Comment(ServerSentEvent):
 
 
 class EventStream(EventSourceResponse):
-    """Closes the generator of frames when the client disconnects.
-
-    A drain does not end the stream; the generator does, with an error event.
-    """
+    """Closes the generator of frames when the client leaves. The generator, not a drain, ends the stream."""
 
     def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
         self._comment = streams.ping if streams.ping_s else b""

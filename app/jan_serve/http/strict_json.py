@@ -1,7 +1,4 @@
-"""Strict JSON: RFC 8259, UTF-8, no NaN, bounded nesting and bounded cost.
-
-Half a surrogate pair is read as U+FFFD.
-"""
+"""Strict JSON: RFC 8259, UTF-8, no NaN, bounded nesting and cost. Half a surrogate pair is read as U+FFFD."""
 
 from __future__ import annotations
 

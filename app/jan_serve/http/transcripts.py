@@ -1,7 +1,4 @@
-"""Answers that move between servers: a proxy names what an earlier one wrote, and gets records of the stream.
-
-Its events precede the body. Frames that the client has are left out.
-"""
+"""Answers that move between servers: a proxy's request begins with an earlier server's events, and gets records."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from jan_serve.core.transcript import (
     recorded_header,
 )
 from jan_serve.errors import InvalidState, is_temporary
-from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import Envelopes, HttpError, http_problem
 from jan_serve.http.guards.guard import header_values
 from jan_serve.http.lifecycle import Lifecycle

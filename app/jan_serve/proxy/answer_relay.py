@@ -13,7 +13,7 @@ from starlette.types import Scope, Send
 
 from jan_serve.core.transcript import MAX_LOG_BYTES, RECORDED, Asked, Kind, RecordReader, read_recorded
 from jan_serve.fleet.fleet import Assignment
-from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import Problem, form_path
 from jan_serve.http.request_record import RequestRecord
 from jan_serve.proxy.problems import end_of_broken

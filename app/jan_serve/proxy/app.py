@@ -1,7 +1,4 @@
-"""The proxy as an ASGI application:
-
-the guards of the server, its own routes, and those of all protocols, which go on to nodes.
-"""
+"""The proxy as an ASGI application: the server's guards, its own routes, and those of all protocols, for nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Remembers the nodes over restarts of the proxy: who they are, never how busy they were.
-
-A file of a later format is kept beside it under the name of its format, `fleet.json.v2`.
-"""
+"""Remembers the nodes over restarts of the proxy. A file of a later format is kept beside it (`fleet.json.v2`)."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 
 from jan_serve.core.messages import NO_ARGUMENTS
 from jan_serve.core.request import ChatPrompt
-from jan_serve.dialects.lmdeploy.chat.parse import chat_request as lmdeploy_request
-from jan_serve.dialects.lmdeploy.chat.wire import ChatRequest
+from jan_serve.dialects.lmdeploy.chat import ChatRequest
+from jan_serve.dialects.lmdeploy.chat import chat_request as lmdeploy_request
 from jan_serve.dialects.ollama.routes import OllamaChatRequest, chat_job
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest

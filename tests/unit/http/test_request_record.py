@@ -25,7 +25,7 @@ from jan_serve.core.events import (
 )
 from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http import request_record
-from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
+from jan_serve.http.disconnect import ConnectionHooks, attach_hooks
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import EngineCrashed
-from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
+from jan_serve.http.disconnect import ConnectionHooks, attach_hooks
 from jan_serve.http.errors import Problem
 from jan_serve.http.replies import frame, named_frame
 from jan_serve.http.request_record import RequestRecord

@@ -1,7 +1,4 @@
-"""What clients made for Claude send:
-
-the names of its models, which are aliases of models here, and the billing line of Claude Code. Pure.
-"""
+"""What clients made for Claude send: names of its models, and the billing line of Claude Code. Pure."""
 
 from __future__ import annotations
 

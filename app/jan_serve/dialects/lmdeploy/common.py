@@ -143,10 +143,7 @@ def request_of(
     logit_bias: Mapping[int, float] | None = None,
     **more: Any,
 ) -> GenerationRequest:
-    """The request to the model, from the fields that all of LMDeploy's have. It returns tokens: the API counts them.
-
-    more: its other fields.
-    """
+    """The request to the model, which returns tokens: the API counts them. more: fields that not all requests have."""
     return GenerationRequest(
         prompt=prompt,
         sampling=sampling_params(body, logit_bias),
@@ -324,10 +321,7 @@ def _short(value: int) -> str:
 
 
 class ReplyFacts(msgspec.Struct, frozen=True):
-    """model: the name that the client sent. created: seconds of the Unix epoch.
-
-    shows_session: the id of the reply is the session's, even if the server chose it.
-    """
+    """model: as the client sent it. shows_session: the reply has the session's id, even if the server chose it."""
 
     session: Session
     created: int

@@ -193,10 +193,7 @@ def _remote(body: MigrationFields) -> RemoteState | None:
 
 
 class CacheReply:
-    """A whole reply with the members about its cache. Its id is the session id, by which the cache is fetched.
-
-    kept: the preserved state of the prompt, once it is known.
-    """
+    """A whole reply about its cache, which is fetched by the reply's id. kept: the state, once it is known."""
 
     def __init__(self, renderer: Renderer, session: Session) -> None:
         self.add, self.chunks, self._whole = renderer.add, renderer.chunks, renderer.body

@@ -1,7 +1,4 @@
-"""LMDeploy's /generate:
-
-wire types, request → GenerationRequest, and the answer, whole and as a stream. Pure; parsing raises InvalidRequest.
-"""
+"""LMDeploy's /generate: types, the GenerationRequest, and the answer, whole and as a stream. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""LMDeploy's Prometheus series (`lmdeploy:*`) for its dashboards, over the requests of all dialects.
-
-Names, types and labels are LMDeploy's. `engine` is always 0: a model has one worker.
-"""
+"""LMDeploy's series (`lmdeploy:*`), over the requests of all dialects. `engine` is always 0: a model has one worker."""
 
 from __future__ import annotations
 

@@ -15,9 +15,7 @@ from jan_serve.core.request import GenerationRequest
 from jan_serve.core.transcript import started_s
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.health import Health
-from jan_serve.dialects.lmdeploy.chat.parse import chat_request
-from jan_serve.dialects.lmdeploy.chat.render import ChatRenderer
-from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
+from jan_serve.dialects.lmdeploy.chat import ChatRenderer, ChatReply, ChatRequest, chat_request
 from jan_serve.dialects.lmdeploy.common import (
     GenerationFields,
     KeyErrorBody,

@@ -147,10 +147,7 @@ async def _next(events: AsyncGenerator[GenerationEvent]) -> GenerationEvent | No
 
 
 class Serving:
-    """Shared by all requests. Unlike in other dialects, an unknown model is always an error.
-
-    control: None if the server has no control plane.
-    """
+    """An unknown model is always an error. control: None if the server has no control plane."""
 
     def __init__(self, services: Services) -> None:
         self.control = services.control

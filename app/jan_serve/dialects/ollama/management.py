@@ -119,10 +119,7 @@ def variant_of(
     now: float,
     adapter: str | None = None,
 ) -> Variant:
-    """base: canonical name of the model. inherited: the variant that `from` names. adapter: as ModelStore keeps it.
-
-    Raises InvalidRequest.
-    """
+    """base: canonical name. inherited: what `from` names. adapter: as ModelStore keeps it. Raises InvalidRequest."""
     options = parse_options(body.parameters)
     values = msgspec.structs.asdict(options.sampling) | msgspec.structs.asdict(options.stopping)
     own = Variant(

@@ -163,10 +163,7 @@ _KEPT_ROWS: Final = 4096
 def listed_rows(
     models: Iterable[ListedModel], override_of: Callable[[str, str | None], TemplateOverride | None]
 ) -> list[ListedRow]:
-    """A row for each name of each usable model, the newest first.
-
-    override_of: the configured chat template of a model, by itself (None) or by another of its names.
-    """
+    """The newest first. override_of: the configured template of a model, by itself (None) or another of its names."""
     usable = (model for model in models if model.problem is None)
     newest_first = sorted(usable, key=lambda model: -model.modified_at)
     return [
@@ -267,10 +264,7 @@ _LEFT_OUT: Final = ("general.name", "tokenizer.chat_template")
 def shown(
     found: ModelDetails, name: str, template: str | None, *, verbose: bool, titled: bool = False
 ) -> OllamaShowReply:
-    """name: as requested. template: the chat template that the server uses.
-
-    titled: the client shows `general.basename` as the model's name, so it is the requested one.
-    """
+    """template: that the server uses. titled: the client shows `general.basename`, so it is the requested name."""
     facts = found.model.facts
     architecture = str(found.metadata.get("general.architecture", ""))
     variant = found.variant or Variant(name=name, base=found.model.name, created_at=0)

@@ -18,9 +18,8 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.answers import answer_whole
 from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
-from jan_serve.dialects.tgi.chat.parse import chat_messages, chat_parameters
+from jan_serve.dialects.tgi.chat.parse import ChatReply, ChatRequest, chat_messages, chat_parameters
 from jan_serve.dialects.tgi.chat.routes import add_chat_routes, serve_chat
-from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest
 from jan_serve.dialects.tgi.completions import (
     CompletionReply,
     CompletionRequest,

@@ -47,10 +47,7 @@ def requested_model(name: str | None) -> str | None:
 
 
 class NativeRequest(msgspec.Struct, frozen=True):
-    """Not yet checked. add_special: BOS as the model wants it; a rendered chat brings its own.
-
-    constraint: in place of `parameters.grammar`.
-    """
+    """Not yet checked. add_special: BOS, which rendered chats bring. constraint: instead of `parameters.grammar`."""
 
     inputs: str
     parameters: Parameters
@@ -137,10 +134,7 @@ class Serving:
 
     @asynccontextmanager
     async def lease(self, request: Request, model: str | None = None) -> AsyncGenerator[RequestLease]:
-        """The lease of one request; it ends with the block, or with its stream if one began.
-
-        model: the name of a model, or of an adapter of the default one. None is the default model.
-        """
+        """Ends with the block, or its stream if one began. model: of a model or an adapter; None is the default."""
         async with AsyncExitStack() as stack:
             lease = RequestLease(self, request, model)
             stack.push_async_callback(lease.close)
@@ -220,10 +214,7 @@ class RequestLease:
         await self._stack.aclose()
 
     async def job(self, native: NativeRequest, *, in_stream: bool = False) -> Job:
-        """Check a request and count its tokens. Raises InvalidRequest, Overloaded, and as `model`.
-
-        in_stream: the stream notices itself that its client leaves; otherwise ClientGone is raised.
-        """
+        """Raises InvalidRequest, Overloaded, as `model`, and ClientGone but in a stream, which notices that."""
         started = time.perf_counter()
         metrics = self._serving.metrics
         metrics.count("tgi_request_count")
@@ -274,10 +265,7 @@ class RequestLease:
     async def events(
         self, jobs: Sequence[Job], timings: list[Timings] | None = None
     ) -> AsyncGenerator[GenerationEvent]:
-        """Run the jobs side by side. Raises as LeasedModel.generate, and Overloaded.
-
-        timings: is filled with those of each job; the events have only the longest of all jobs.
-        """
+        """Run the jobs side by side. timings: filled for each job. Raises as LeasedModel.generate, and Overloaded."""
         timings = [] if timings is None else timings
         timings[:] = [Timings()] * len(jobs)
         requests = [job.request for job in jobs]

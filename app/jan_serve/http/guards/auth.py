@@ -1,7 +1,4 @@
-"""The API key check, if one is configured:
-
-the same for all routes and both headers. Clients in trusted networks may call some routes without a key.
-"""
+"""The API key check: both headers, all routes. Clients in trusted networks may call some routes without a key."""
 
 from __future__ import annotations
 

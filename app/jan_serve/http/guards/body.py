@@ -213,10 +213,7 @@ class BodyGuard(Guard):
         return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
 
     def check(self, scope: Scope) -> None:
-        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send.
-
-        Pages of other origins are rejected before: see OriginGuard.
-        """
+        """Raises 413 or 415. Bodies of programs get the type of JSON (`curl -d` has another), not those of pages."""
         lengths = header_values(scope, b"content-length")
         limit = self._max_of(scope)
         if any(value.isdigit() and int(value[:20]) > limit for value in lengths):

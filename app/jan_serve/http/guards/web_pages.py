@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.core.hosts import is_everywhere
-from jan_serve.http.connection_hooks import hooks_of
+from jan_serve.http.disconnect import hooks_of
 from jan_serve.http.errors import Envelopes, HttpError, http_problem
 from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.http.paths import is_page_path
@@ -105,10 +105,7 @@ class OriginGuard(Guard):
     def __init__(
         self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str], open_paths: Iterable[str] = ()
     ) -> None:
-        """allowed: origins besides loopback ones and those of desktop applications; `*` is every origin.
-
-        open_paths: readable by any page.
-        """
+        """allowed: besides loopback and desktop applications; `*` is every origin. open_paths: readable by any page."""
         super().__init__(app, envelopes)
         self._open_paths = frozenset(open_paths)
         self._allowed = frozenset(origin.lower().rstrip("/") for origin in allowed)

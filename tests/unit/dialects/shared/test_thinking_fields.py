@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jan_serve.core.request import ChatPrompt
-from jan_serve.dialects.lmdeploy.chat import parse as lmdeploy
-from jan_serve.dialects.lmdeploy.chat.wire import ChatRequest
+from jan_serve.dialects.lmdeploy import chat as lmdeploy
+from jan_serve.dialects.lmdeploy.chat import ChatRequest
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.dialects.openai.responses.parse import response_request

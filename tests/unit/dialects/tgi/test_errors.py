@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from jan_serve.dialects.tgi.chat.wire import ChatRequest
+from jan_serve.dialects.tgi.chat.parse import ChatRequest
 from jan_serve.dialects.tgi.completions import CompletionRequest
 from jan_serve.dialects.tgi.errors import render_error
 from jan_serve.dialects.tgi.generate.wire import GenerateRequest

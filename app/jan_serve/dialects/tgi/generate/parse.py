@@ -116,10 +116,7 @@ def samples(p: Parameters) -> bool:
 
 
 def check_before_queue(p: Parameters, limits: TgiOptions, *, stream: bool) -> None:
-    """The checks that precede the limit on concurrent requests. Raises ValidationFailed.
-
-    A `best_of` of 0 counts as 1, except for streams.
-    """
+    """Checks before the limit on concurrent requests. `best_of` 0 is 1, but for streams. Raises ValidationFailed."""
     best_of = 1 if p.best_of is None else p.best_of
     if stream and best_of != 1:
         raise ValidationFailed("`best_of` != 1 is not supported when streaming tokens")

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.dialects.tgi.chat.parse import tool_constraint
-from jan_serve.dialects.tgi.chat.render import CallPieces
-from jan_serve.dialects.tgi.chat.wire import Tool
+from jan_serve.dialects.tgi.chat.parse import Tool, tool_constraint
+from jan_serve.dialects.tgi.chat.routes import CallPieces
 
 
 def tool_of(name: str, item: dict[str, Any], keyword: str) -> Tool:

@@ -15,8 +15,7 @@ from jan_serve.core.request import (
     StopConditions,
     TextPrompt,
 )
-from jan_serve.dialects.lmdeploy.chat.parse import chat_request
-from jan_serve.dialects.lmdeploy.chat.wire import ChatRequest
+from jan_serve.dialects.lmdeploy.chat import ChatRequest, chat_request
 from jan_serve.dialects.lmdeploy.common import check_bias, requested_session
 from jan_serve.dialects.lmdeploy.completions import CompletionRequest, completion_requests
 from jan_serve.dialects.lmdeploy.generate import GenerateRequest, generate_request
