@@ -127,7 +127,7 @@ class Proxy:
         self.handlers = Handlers(
             settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, self.json, clock
         )
-        self.distserve = DistServe(self.fleet, self.forwarder, self.links, settings, clock)
+        self.distserve = DistServe(self.forwarder, self.links)
         self.router = Router(self)
         self._tracing = _tracing(settings)
         self.app = _guarded(settings, self.router, self.metrics, self.lifecycle, self._tracing)

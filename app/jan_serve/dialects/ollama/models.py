@@ -52,18 +52,23 @@ class OllamaDetails(TypedDict):
     embedding_length: NotRequired[int]
 
 
-class ListedRow(TypedDict):
+class ModelRow(TypedDict):
+    """What rows of both lists have."""
+
+    name: str
+    model: str
+    size: int
+    digest: str
+    details: OllamaDetails
+
+
+class ListedRow(ModelRow):
     """size: bytes of all files. digest: 64 hexadecimal digits that change with the model.
 
     capabilities: as in OllamaShowReply; missing until the server has read the header of a new file.
     """
 
-    name: str
-    model: str
     modified_at: str
-    size: int
-    digest: str
-    details: OllamaDetails
     capabilities: NotRequired[list[str]]
 
 
@@ -71,14 +76,9 @@ class ModelRows(TypedDict):
     models: list[ListedRow]
 
 
-class LoadedRow(TypedDict):
+class LoadedRow(ModelRow):
     """size, size_vram: bytes of memory, and of it on an accelerator. expires_at: when it is unloaded if idle."""
 
-    name: str
-    model: str
-    size: int
-    digest: str
-    details: OllamaDetails
     expires_at: str
     size_vram: int
     context_length: int

@@ -43,7 +43,7 @@ class BodyMemory:
         self.held = 0
         self._max_arriving = max_arriving
         self._max_held = max_held
-        self._arriving: dict[HeldBody, None] = {}  # the oldest first
+        self.arriving: dict[HeldBody, None] = {}  # the oldest first
         self._trimming: asyncio.TimerHandle | None = None
 
     @property
@@ -54,20 +54,13 @@ class BodyMemory:
         """Begin to count a body of the client at `address`."""
         return HeldBody(self, address)
 
-    def arrives(self, body: HeldBody) -> None:
-        self._arriving.setdefault(body)
-
-    def arrived(self, body: HeldBody) -> None:
-        """It has come to its end, or is not waited for."""
-        self._arriving.pop(body, None)
-
     def make_room(self) -> None:
         """Refuse unfinished bodies until all is within the bounds, as far as there are any."""
-        while self.is_full or sum(body.size for body in self._arriving) > self._max_arriving:
+        while self.is_full or sum(body.size for body in self.arriving) > self._max_arriving:
             by_client: Counter[str] = Counter()
-            for body in self._arriving:
+            for body in self.arriving:
                 by_client[body.address] += body.size
-            large = [body for body in self._arriving if body.size > SMALL_BYTES]
+            large = [body for body in self.arriving if body.size > SMALL_BYTES]
             if not large:
                 return
             most = max(by_client[body.address] for body in large)
@@ -103,13 +96,13 @@ class HeldBody:
     def receive(self, size: int) -> None:
         """A part has come. Raises Unavailable if this body has to go."""
         self.check()
-        self._memory.arrives(self)
+        self._memory.arriving.setdefault(self)
         self._add(size)
         self.check()
 
     def complete(self) -> None:
         """Its last part has come."""
-        self._memory.arrived(self)
+        self._memory.arriving.pop(self, None)
 
     def fetch(self, size: int) -> None:
         """Count bytes that the request needs besides its body. Raises Unavailable where there is no room for them."""
@@ -130,7 +123,7 @@ class HeldBody:
 
     def close(self) -> None:
         """The request is over, or holds nothing any more."""
-        self._memory.arrived(self)
+        self._memory.arriving.pop(self, None)
         self._memory.held -= self.size
         self._memory.returned(self.size)
         self.size = 0

@@ -151,7 +151,8 @@ class OriginGuard(Guard):
         # No Origin means no browser or a read. Browsers mark a read of another site in Sec-Fetch-Site.
         is_marked = not _OTHER_SITES.isdisjoint(header_values(scope, b"sec-fetch-site"))
         if scope["method"] in SAFE_METHODS and not (scope["method"] == "OPTIONS" and origin is not None):
-            foreign = is_marked and "*" not in self._allowed and not self._is_open(scope)
+            is_open = scope["path"] in self._open_paths or is_page_path(scope["method"], scope["path"])
+            foreign = is_marked and "*" not in self._allowed and not is_open
         else:
             foreign = is_marked or origin is not None
         if foreign:
@@ -160,9 +161,6 @@ class OriginGuard(Guard):
                 "forbidden_origin",
                 "Web pages of this origin may not call the server. Allow it with --allowed-origin if it is yours.",
             )
-
-    def _is_open(self, scope: Scope) -> bool:
-        return scope["path"] in self._open_paths or is_page_path(scope["method"], scope["path"])
 
 
 def _origin(scope: Scope) -> str | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -13,7 +11,7 @@ from starlette.types import Scope, Send
 
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.attempts import MAX_REACHED
-from jan_serve.fleet.fleet import Fleet, Outcome
+from jan_serve.fleet.fleet import Outcome
 from jan_serve.fleet.node import Node, Role
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.request_record import record_of
@@ -21,7 +19,6 @@ from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.forwarding import Call, Forwarder
 from jan_serve.proxy.problems import node_failed
-from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 
 logger = logging.getLogger(__name__)
@@ -38,15 +35,12 @@ class Prefilled(msgspec.Struct, frozen=True):
     blocks: list[int]
 
 
-@dataclass(eq=False, repr=False)
 class DistServe:
     """Lives on the event loop only."""
 
-    fleet: Fleet
-    forwarder: Forwarder
-    links: PairLinks
-    settings: ProxySettings
-    clock: Callable[[], float]
+    def __init__(self, forwarder: Forwarder, links: PairLinks) -> None:
+        self.forwarder, self.links = forwarder, links
+        self.fleet, self.settings, self.clock = forwarder.fleet, forwarder.settings, forwarder.clock
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
         """Answer the request. Raises HttpError and JanServeError before the answer has begun."""

@@ -84,7 +84,8 @@ class NodeConnection(asyncio.Protocol):
         self._is_complete = True
         self._ends_with_connection = False
         self._keeps_alive = False
-        self._was_answered = False
+        self.was_answered = False
+        """Whether any byte of the answer has come."""
         self.on_idle_lost: Any = None
         """Called when the node closes the connection between two exchanges."""
 
@@ -97,16 +98,11 @@ class NodeConnection(asyncio.Protocol):
         """Whether the answer has come to its end, and `read` has returned all of it."""
         return self._is_complete and not self._chunks
 
-    @property
-    def was_answered(self) -> bool:
-        """Whether any byte of the answer has come."""
-        return self._was_answered
-
     def send(self, request: bytes) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._interruption = None
         self._head, self._headers, self._interim, self._overhead = None, [], 0, 0
-        self._is_complete = self._ends_with_connection = self._keeps_alive = self._was_answered = False
+        self._is_complete = self._ends_with_connection = self._keeps_alive = self.was_answered = False
         self._transport.write(request)
 
     async def head(self, limit_s: float | None) -> AnswerHead:
@@ -185,7 +181,7 @@ class NodeConnection(asyncio.Protocol):
         if self._is_complete:  # nobody asked
             self._break("sent more than its answer")
             return
-        self._was_answered = True
+        self.was_answered = True
         limit = MAX_HEAD_BYTES if self._head is None else MAX_OVERHEAD_BYTES
         part = memoryview(data)
         # By steps, because what a body is made of does not count.
@@ -211,7 +207,7 @@ class NodeConnection(asyncio.Protocol):
             self._is_complete = True
             self._wake()
         elif not self._is_complete:
-            part = "within its answer" if self._was_answered else "without an answer"
+            part = "within its answer" if self.was_answered else "without an answer"
             self._fail(NodeFailure(Failure.RESET, f"closed the connection {part}"))
         self._keeps_alive = False
         if was_idle and self.on_idle_lost is not None:

@@ -130,14 +130,14 @@ def _discriminator(known: frozenset[str]) -> Discriminator:
     )
 
 
-ResultBlock = Annotated[
+_Inner = (
     Annotated[TextBlock, Tag("text")]
     | Annotated[ImageBlock, Tag("image")]
     | Annotated[DocumentBlock, Tag("document")]
     | Annotated[SearchResultBlock, Tag("search_result")]
-    | Annotated[OtherBlock, Tag("other")],
-    _discriminator(_INNER_TAGS),
-]
+    | Annotated[OtherBlock, Tag("other")]
+)
+ResultBlock = Annotated[_Inner, _discriminator(_INNER_TAGS)]
 
 
 class ToolResultBlock(WireModel):
@@ -154,15 +154,11 @@ class ToolResultBlock(WireModel):
 
 
 Block = Annotated[
-    Annotated[TextBlock, Tag("text")]
-    | Annotated[ImageBlock, Tag("image")]
-    | Annotated[DocumentBlock, Tag("document")]
-    | Annotated[SearchResultBlock, Tag("search_result")]
+    _Inner
     | Annotated[ThinkingBlock, Tag("thinking")]
     | Annotated[RedactedThinkingBlock, Tag("redacted_thinking")]
     | Annotated[ToolUseBlock, Tag("tool_use")]
-    | Annotated[ToolResultBlock, Tag("tool_result")]
-    | Annotated[OtherBlock, Tag("other")],
+    | Annotated[ToolResultBlock, Tag("tool_result")],
     _discriminator(_TAGS),
 ]
 Content = str | Annotated[list[Block], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]
