@@ -17,7 +17,7 @@ from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import Problem, form_path
 from jan_serve.http.request_record import RequestRecord
 from jan_serve.proxy.problems import end_of_broken
-from jan_serve.proxy.relay_headers import to_client
+from jan_serve.proxy.request_facts import to_client
 from jan_serve.proxy.upstream.connection import HIGH_WATER, AnswerHead, Failure, NodeFailure
 from jan_serve.proxy.upstream.node_client import Exchange
 

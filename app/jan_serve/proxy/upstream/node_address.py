@@ -60,17 +60,17 @@ def parse_node_url(text: str, caller: str | None = None) -> NodeUrl:
         port = parts.port
     except ValueError as error:
         raise BadUrl(f"is not valid: {error}") from None
-    if parts.scheme not in _PORTS:
-        raise BadUrl("must begin with http:// or https://")
-    if "@" in parts.netloc:
-        raise BadUrl("must not hold a user or a password")
-    if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise BadUrl("must end with the host or a path, without ? and #")
-    if port == 0 or parts.netloc.endswith(":"):
-        raise BadUrl("has a port that is not between 1 and 65535")
     path = parts.path.rstrip("/")
-    if not _PATH.match(path) or any(step in (".", "..") for step in path.split("/")):
-        raise BadUrl("has a path with other characters than letters, digits and . _ ~ -")
+    is_plain = _PATH.match(path) and not any(step in (".", "..") for step in path.split("/"))
+    for fits, words in (
+        (parts.scheme in _PORTS, "must begin with http:// or https://"),
+        ("@" not in parts.netloc, "must not hold a user or a password"),
+        ("?" not in text and "#" not in text, "must end with the host or a path, without ? and #"),
+        (port != 0 and not parts.netloc.endswith(":"), "has a port that is not between 1 and 65535"),
+        (is_plain, "has a path with other characters than letters, digits and . _ ~ -"),
+    ):
+        if not fits:
+            raise BadUrl(words)
     host = _host(parts.hostname or "", bracketed="[" in parts.netloc)
     if is_everywhere(host):
         if caller is None:

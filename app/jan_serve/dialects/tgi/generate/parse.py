@@ -130,45 +130,35 @@ def check_before_queue(p: Parameters, limits: TgiOptions, *, stream: bool) -> No
 
 def check(inputs: str, p: Parameters, limits: TgiOptions, max_input: int) -> None:
     """All other checks that need no token counts. Raises ValidationFailed."""
-    best_of = p.best_of or 1
-    if best_of > 1 and not samples(p):
-        raise ValidationFailed("you must use sampling when `best_of` is > 1")
-    _check_ranges(p)
-    if len(p.stop) > limits.tgi_max_stop_sequences:
-        raise ValidationFailed(
-            f"`stop` supports up to {limits.tgi_max_stop_sequences} stop sequences. Given: {len(p.stop)}"
-        )
-    if "" in p.stop:
-        raise ValidationFailed("`stop` sequences cannot be empty")
-    if best_of > 1 and p.seed is not None:
-        raise ValidationFailed("`seed` must not be set when `best_of` > 1")
-    if p.top_n_tokens is not None and p.top_n_tokens > limits.tgi_max_top_n_tokens:
-        raise ValidationFailed(
-            f"`top_n_tokens` must be >= 0 and <= {limits.tgi_max_top_n_tokens}. Given: {p.top_n_tokens}"
-        )
-    if not inputs:
-        raise ValidationFailed("`inputs` cannot be empty")
-    if p.truncate is not None and not 0 < p.truncate <= max_input:
-        raise ValidationFailed(
-            f"`truncate` must be strictly positive and less than {max_input}. Given: {p.truncate}"
-        )
+    best_of, stops, top_n = p.best_of or 1, limits.tgi_max_stop_sequences, limits.tgi_max_top_n_tokens
+    for fits, words in (
+        (best_of == 1 or samples(p), "you must use sampling when `best_of` is > 1"),
+        (_is_above_0(p.temperature), "`temperature` must be strictly positive"),
+        (_is_above_0(p.repetition_penalty), "`repetition_penalty` must be strictly positive"),
+        (-2.0 <= (p.frequency_penalty or 0.0) <= 2.0, "`frequency_penalty` must be >= -2.0 and <= 2.0"),
+        (p.top_p is None or 0 < p.top_p < 1, "`top_p` must be > 0.0 and < 1.0"),
+        (p.typical_p is None or 0 < p.typical_p < 1, "`typical_p` must be > 0.0 and < 1.0"),
+        (_is_above_0(p.top_k), "`top_k` must be strictly positive"),
+        (_is_above_0(p.max_new_tokens), "`max_new_tokens` must be strictly positive"),
+        (len(p.stop) <= stops, f"`stop` supports up to {stops} stop sequences. Given: {len(p.stop)}"),
+        ("" not in p.stop, "`stop` sequences cannot be empty"),
+        (best_of == 1 or p.seed is None, "`seed` must not be set when `best_of` > 1"),
+        (
+            (p.top_n_tokens or 0) <= top_n,
+            f"`top_n_tokens` must be >= 0 and <= {top_n}. Given: {p.top_n_tokens}",
+        ),
+        (inputs, "`inputs` cannot be empty"),
+        (
+            p.truncate is None or 0 < p.truncate <= max_input,
+            f"`truncate` must be strictly positive and less than {max_input}. Given: {p.truncate}",
+        ),
+    ):
+        if not fits:
+            raise ValidationFailed(words)
 
 
-def _check_ranges(p: Parameters) -> None:
-    for name in ("temperature", "repetition_penalty"):
-        value: float | None = getattr(p, name)
-        if value is not None and not value > 0:
-            raise ValidationFailed(f"`{name}` must be strictly positive")
-    if p.frequency_penalty is not None and not -2.0 <= p.frequency_penalty <= 2.0:
-        raise ValidationFailed("`frequency_penalty` must be >= -2.0 and <= 2.0")
-    for name in ("top_p", "typical_p"):
-        value = getattr(p, name)
-        if value is not None and not 0 < value < 1:
-            raise ValidationFailed(f"`{name}` must be > 0.0 and < 1.0")
-    if p.top_k is not None and p.top_k <= 0:
-        raise ValidationFailed("`top_k` must be strictly positive")
-    if p.max_new_tokens == 0:
-        raise ValidationFailed("`max_new_tokens` must be strictly positive")
+def _is_above_0(value: float | None) -> bool:
+    return value is None or value > 0
 
 
 def max_tokens(limits: TgiOptions, facts: ModelFacts) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared.wire_types import MAX_INT, Between, Int, Strings, WireModel
@@ -149,29 +149,31 @@ class SimpleToken(TypedDict):
     stop: int
 
 
-class Info(TypedDict):
+class Info(BaseModel):
     """The model and the server. The second half has the names of 1.4.2."""
 
+    model_config = {"protected_namespaces": ()}
+
     model_id: str
-    model_sha: str | None
-    model_pipeline_tag: str | None
+    model_sha: str | None = None
+    model_pipeline_tag: str | None = "text-generation"
     max_concurrent_requests: int
     max_best_of: int
     max_stop_sequences: int
     max_input_tokens: int
     max_total_tokens: int
-    validation_workers: int
+    validation_workers: int = 2
     max_client_batch_size: int
-    router: str
+    router: str = "text-generation-router"
     version: str
-    sha: str | None
+    sha: str | None = None
     docker_label: str | None
     model_dtype: str
     model_device_type: str
     max_input_length: int
-    waiting_served_ratio: float
+    waiting_served_ratio: float = 0.3
     max_batch_total_tokens: int
-    max_waiting_tokens: int
+    max_waiting_tokens: int = 20
     max_batch_size: int | None
 
 
