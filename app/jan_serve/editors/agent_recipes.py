@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from jan_serve.editors.merging import Named, set_keys, set_table, set_value, set_values
+from jan_serve.editors.merging import Named, Step, json_change, set_table, set_values, yaml_change
 from jan_serve.editors.recipe import (
     AGENT_HEADERS,
     KEY_VARIABLE,
@@ -46,14 +47,9 @@ def _pi(facts: ServerFacts, folders: Folders) -> Recipe:
         "headers": AGENT_HEADERS,
         "models": _models(facts),
     }
-    return Recipe(
-        "Pi",
-        (*facts.key_steps, f"pi --provider {PROVIDER} --model {facts.model.name}"),
-        Change(
-            folders.home / ".pi" / "agent" / "models.json",
-            lambda text: set_value(text, ("providers", PROVIDER), value),
-        ),
-    )
+    steps = (*facts.key_steps, f"pi --provider {PROVIDER} --model {facts.model.name}")
+    change = json_change(folders.home / ".pi/agent/models.json", (("providers", PROVIDER), value))
+    return Recipe("Pi", steps, change)
 
 
 def _omp(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -63,13 +59,9 @@ def _omp(facts: ServerFacts, folders: Folders) -> Recipe:
         **({"apiKey": KEY_VARIABLE} if facts.needs_key else {"auth": NO_KEY}),
         "models": _models(facts),
     }
+    steps = (*facts.key_steps, f"omp --model {PROVIDER}/{facts.model.name}")
     return Recipe(
-        "OMP",
-        (*facts.key_steps, f"omp --model {PROVIDER}/{facts.model.name}"),
-        Change(
-            folders.home / ".omp" / "agent" / "models.yml",
-            lambda text: set_keys(text, {"providers": {PROVIDER: value}}),
-        ),
+        "OMP", steps, yaml_change(folders.home / ".omp/agent/models.yml", {"providers": {PROVIDER: value}})
     )
 
 
@@ -80,41 +72,32 @@ def _openclaw(facts: ServerFacts, folders: Folders) -> Recipe:
         "apiKey": f"${{{KEY_VARIABLE}}}" if facts.needs_key else NO_KEY,
         "models": _models(facts),
     }
-
-    def merge(text: str) -> str:
-        text = set_value(text, ("models", "providers", PROVIDER), value)
-        return set_value(text, ("agents", "defaults", "model", "primary"), f"{PROVIDER}/{facts.model.name}")
-
-    return Recipe(
-        "OpenClaw",
-        (*facts.key_steps, "Restart its gateway: openclaw gateway restart"),
-        Change(folders.home / ".openclaw" / "openclaw.json", merge),
+    change = json_change(
+        folders.home / ".openclaw/openclaw.json",
+        (("models", "providers", PROVIDER), value),
+        (("agents", "defaults", "model", "primary"), f"{PROVIDER}/{facts.model.name}"),
     )
+    return Recipe("OpenClaw", (*facts.key_steps, "Restart its gateway: openclaw gateway restart"), change)
 
 
 def _qwen(facts: ServerFacts, folders: Folders) -> Recipe:
-    def merge(text: str) -> str:
-        for model in facts.chat_models:
-            generation = {"customHeaders": AGENT_HEADERS}
-            sized = {"contextWindowSize": model.n_ctx} if model.n_ctx is not None else {}
-            entry = {
-                "id": model.name,
-                "name": f"{PROVIDER} {model.name}",
-                "envKey": KEY_VARIABLE,
-                "baseUrl": facts.base_url,
-                "generationConfig": generation | sized,
-            }
-            text = set_value(text, ("modelProviders", "openai", Named("id", model.name)), entry)
-        if not facts.needs_key:
-            text = set_value(text, ("env", KEY_VARIABLE), NO_KEY)
-        text = set_value(text, ("security", "auth", "selectedType"), "openai")
-        return set_value(text, ("model", "name"), facts.model.name)
-
-    return Recipe(
-        "Qwen Code",
-        (*facts.key_steps, "Start it: qwen. The command /model chooses another model."),
-        Change(folders.home / ".qwen" / "settings.json", merge),
-    )
+    changes: list[tuple[Sequence[Step], Any]] = []
+    for model in facts.chat_models:
+        sized = {"contextWindowSize": model.n_ctx} if model.n_ctx is not None else {}
+        entry = {
+            "id": model.name,
+            "name": f"{PROVIDER} {model.name}",
+            "envKey": KEY_VARIABLE,
+            "baseUrl": facts.base_url,
+            "generationConfig": {"customHeaders": AGENT_HEADERS, **sized},
+        }
+        changes.append((("modelProviders", "openai", Named("id", model.name)), entry))
+    if not facts.needs_key:
+        changes.append((("env", KEY_VARIABLE), NO_KEY))
+    changes.append((("security", "auth", "selectedType"), "openai"))
+    changes.append((("model", "name"), facts.model.name))
+    steps = (*facts.key_steps, "Start it: qwen. The command /model chooses another model.")
+    return Recipe("Qwen Code", steps, json_change(folders.home / ".qwen/settings.json", *changes))
 
 
 def _kimi(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -131,11 +114,8 @@ def _kimi(facts: ServerFacts, folders: Folders) -> Recipe:
         text = set_table(set_values(text, {"default_model": PROVIDER}), ("providers", PROVIDER), provider)
         return set_table(text, ("models", PROVIDER), model)
 
-    return Recipe(
-        "Kimi Code",
-        (*facts.key_steps, "Start it: kimi"),
-        Change(folders.home / ".kimi-code" / "config.toml", merge),
-    )
+    change = Change(folders.home / ".kimi-code/config.toml", merge)
+    return Recipe("Kimi Code", (*facts.key_steps, "Start it: kimi"), change)
 
 
 def _droid(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -147,14 +127,9 @@ def _droid(facts: ServerFacts, folders: Folders) -> Recipe:
         "provider": "generic-chat-completion-api",
         "maxOutputTokens": facts.model.n_output or 8_192,
     }
-    return Recipe(
-        "Droid",
-        (*facts.key_steps, f"Start droid, and choose {PROVIDER} with /model."),
-        Change(
-            folders.home / ".factory" / "settings.json",
-            lambda text: set_value(text, ("customModels", Named("displayName", PROVIDER)), value),
-        ),
-    )
+    steps = (*facts.key_steps, f"Start droid, and choose {PROVIDER} with /model.")
+    path = ("customModels", Named("displayName", PROVIDER))
+    return Recipe("Droid", steps, json_change(folders.home / ".factory/settings.json", (path, value)))
 
 
 def _hermes(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -162,11 +137,8 @@ def _hermes(facts: ServerFacts, folders: Folders) -> Recipe:
     if facts.model.n_ctx is not None:
         value["context_length"] = facts.model.n_ctx
     secret = ("Put the key as OPENAI_API_KEY=… into ~/.hermes/.env.",) if facts.needs_key else ()
-    return Recipe(
-        "Hermes Agent",
-        (*secret, "Start it: hermes"),
-        Change(folders.home / ".hermes" / "config.yaml", lambda text: set_keys(text, {"model": value})),
-    )
+    change = yaml_change(folders.home / ".hermes/config.yaml", {"model": value})
+    return Recipe("Hermes Agent", (*secret, "Start it: hermes"), change)
 
 
 def _copilot_cli(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -185,20 +157,12 @@ def _muse(facts: ServerFacts, folders: Folders) -> Recipe:
         # It asks the server for a list of another form, and starts without it only if the file has one.
         "model_catalog": [_muse_model(model, place) for place, model in enumerate(facts.chat_models)],
     }
-
-    def merge(text: str) -> str:
-        for name, value in settings.items():
-            text = set_value(text, (name,), value)
-        return text
-
-    return Recipe(
-        "Muse Code",
-        (
-            *steps_without_key(facts, "127.0.0.1/32", "/v1/chat/completions", "/v1/responses"),
-            "Start it: muse. All its requests go to this server until endpoint_transport is taken out of the file.",
-        ),
-        Change(folders.config / "muse" / "settings.json", merge),
+    steps = (
+        *steps_without_key(facts, "127.0.0.1/32", "/v1/chat/completions", "/v1/responses"),
+        "Start it: muse. All its requests go to this server until endpoint_transport is taken out of the file.",
     )
+    changes = (((name,), value) for name, value in settings.items())
+    return Recipe("Muse Code", steps, json_change(folders.config / "muse/settings.json", *changes))
 
 
 def _muse_model(model: EditorModel, place: int) -> dict[str, Any]:
@@ -230,11 +194,8 @@ def _dsh(facts: ServerFacts, folders: Folders) -> Recipe:
         "llm-pi-ai": {"providers": {PROVIDER: provider}},
     }
     key = "the server's key" if facts.needs_key else "any text"
-    return Recipe(
-        "DeepSeek Harness",
-        (f"Set {KEY_VARIABLE} to {key}.", "Start it: dsh web"),
-        Change(folders.home / ".dsh" / "settings.yaml", lambda text: set_keys(text, settings)),
-    )
+    steps = (f"Set {KEY_VARIABLE} to {key}.", "Start it: dsh web")
+    return Recipe("DeepSeek Harness", steps, yaml_change(folders.home / ".dsh/settings.yaml", settings))
 
 
 AGENT_RECIPES: Final[dict[str, Make]] = {

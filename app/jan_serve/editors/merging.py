@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -17,7 +18,7 @@ from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 
-from jan_serve.editors.recipe import NO_KEY, PROVIDER
+from jan_serve.editors.recipe import NO_KEY, PROVIDER, Change
 
 _COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
 _COMMENTS: Final = re.compile(_COMMENT, re.DOTALL)
@@ -373,3 +374,18 @@ def _yaml_text(document: Any, text: str) -> str:
         stream.write(text.rstrip("\n") + "\n")
     _yaml(text).dump(document, stream)
     return stream.getvalue()
+
+
+def json_change(file: Path, *changes: tuple[Sequence[Step], Any]) -> Change:
+    """Sets each value at its path; see `set_value`."""
+
+    def merge(text: str) -> str:
+        for path, value in changes:
+            text = set_value(text, path, value)
+        return text
+
+    return Change(file, merge)
+
+
+def yaml_change(file: Path, values: Mapping[str, Any]) -> Change:
+    return Change(file, lambda text: set_keys(text, values))

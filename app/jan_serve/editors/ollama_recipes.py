@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from jan_serve.editors.merging import set_keys
-from jan_serve.editors.recipe import Change, Folders, Make, Recipe, ServerFacts, told
+from jan_serve.editors.merging import yaml_change
+from jan_serve.editors.recipe import Folders, Make, Recipe, ServerFacts, told
 
 _BEYOND: Final = (
     "{url} is this machine alone. Start the server with --host 0.0.0.0{more_key}FLAGS, and let port {port} through the"
@@ -25,7 +25,7 @@ def _goose(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Goose",
         (*steps, "Start it: goose session"),
-        Change(folders.config / "goose" / "config.yaml", lambda text: set_keys(text, values)),
+        yaml_change(folders.config / "goose/config.yaml", values),
         has_context=False,
     )
 

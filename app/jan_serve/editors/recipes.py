@@ -9,12 +9,13 @@ from jan_serve.editors.agent_recipes import AGENT_RECIPES
 from jan_serve.editors.merging import (
     OPENAI_COMPATIBLE,
     Named,
-    set_keys,
+    json_change,
     set_models,
     set_provider,
     set_table,
     set_value,
     set_values,
+    yaml_change,
 )
 from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
 from jan_serve.editors.recipe import (
@@ -59,7 +60,7 @@ def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
         "Continue",
         (*secret, "Choose the model in Continue's list of models."),
         Change(
-            folders.home / ".continue" / "config.yaml",
+            folders.home / ".continue/config.yaml",
             lambda text: set_models(text, entries, prefix=f"{PROVIDER} "),
         ),
     )
@@ -88,11 +89,10 @@ def _cline(facts: ServerFacts, folders: Folders) -> Recipe:
             f'On the command line: cline -P {OPENAI_COMPATIBLE} "your task"',
             "If the extension does not read this file: Settings, API Provider: OpenAI Compatible,"
             f" Base URL {facts.base_url}, API Key {key}, Model ID {facts.model.name}.",
-            *_context_lines(facts.model, "Context Window Size"),
+            *(() if facts.model.n_ctx is None else (f"Context Window Size: {facts.model.n_ctx}",)),
         ),
         Change(
-            folders.home / ".cline" / "data" / "settings" / "providers.json",
-            lambda text: set_provider(text, settings),
+            folders.home / ".cline/data/settings/providers.json", lambda text: set_provider(text, settings)
         ),
     )
 
@@ -122,9 +122,8 @@ def _zed(facts: ServerFacts, folders: Folders) -> Recipe:
             f"Choose {facts.model.name} in the agent panel.",
             f"Its Ollama provider needs no list of models: language_models.ollama.api_url {facts.url}.",
         ),
-        Change(
-            folders.zed / "settings.json",
-            lambda text: set_value(text, ("language_models", "openai_compatible", PROVIDER), value),
+        json_change(
+            folders.zed / "settings.json", (("language_models", "openai_compatible", PROVIDER), value)
         ),
     )
 
@@ -158,10 +157,7 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "VS Code (chat with a custom endpoint, 1.122 and newer)",
         (*secret, "Choose the model in the chat view's list of models."),
-        Change(
-            folders.code / "chatLanguageModels.json",
-            lambda text: set_value(text, (Named("name", PROVIDER),), value),
-        ),
+        json_change(folders.code / "chatLanguageModels.json", ((Named("name", PROVIDER),), value)),
     )
 
 
@@ -178,18 +174,13 @@ def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
         if model.n_ctx is not None:
             models[model.name]["limit"] = {"context": model.n_ctx, "output": model.n_output}
     value = {"npm": "@ai-sdk/openai-compatible", "name": PROVIDER, "options": options, "models": models}
-    return Recipe(
-        "opencode",
-        (*facts.key_steps, f"opencode --model {PROVIDER}/{facts.model.name}"),
-        Change(
-            folders.config / "opencode" / "opencode.json",
-            lambda text: set_value(
-                text or '{\n  "$schema": "https://opencode.ai/config.json"\n}\n',
-                ("provider", PROVIDER),
-                value,
-            ),
-        ),
-    )
+
+    def merge(text: str) -> str:
+        text = text or '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
+        return set_value(text, ("provider", PROVIDER), value)
+
+    steps = (*facts.key_steps, f"opencode --model {PROVIDER}/{facts.model.name}")
+    return Recipe("opencode", steps, Change(folders.config / "opencode/opencode.json", merge))
 
 
 def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -248,16 +239,11 @@ def _claude(facts: ServerFacts, folders: Folders) -> Recipe:
     # A file of its own leaves the defaults of Claude Code unchanged.
     path = folders.home / ".claude" / f"{PROVIDER}.settings.json"
     secret = ("Set ANTHROPIC_AUTH_TOKEN to the server's key.",) if facts.needs_key else ()
-
-    def merge(text: str) -> str:
-        for name, value in environment.items():
-            text = set_value(text, ("env", name), value)
-        return text
-
+    changes = ((("env", name), value) for name, value in environment.items())
     return Recipe(
         "Claude Code",
         (*secret, f"claude --settings {path.as_posix()}", "Or, without a file: jan-serve launch claude"),
-        Change(path, merge),
+        json_change(path, *changes),
         aliases=CLAUDE_ALIASES,
     )
 
@@ -270,13 +256,9 @@ def _aider(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "aider",
         (*secret, "Start aider in a repository."),
-        Change(folders.home / ".aider.conf.yml", lambda text: set_keys(text, values)),
+        yaml_change(folders.home / ".aider.conf.yml", values),
         has_context=False,
     )
-
-
-def _context_lines(model: EditorModel, name: str) -> tuple[str, ...]:
-    return () if model.n_ctx is None else (f"{name}: {model.n_ctx}",)
 
 
 RECIPES: Final[dict[str, Make]] = {
