@@ -6,9 +6,9 @@ from __future__ import annotations
 import plistlib
 import re
 from pathlib import PurePath, PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from jan_serve.daemon.plan import NAME, Command, ServicePlan, ServiceSpec, ServiceStatus, UnitFile
+from jan_serve.daemon.plan import NAME, Action, Command, ServicePlan, ServiceSpec, ServiceStatus, UnitFile
 
 LABEL: Final = "ai.jan.serve"
 SOCKET_KEY: Final = "Listener"
@@ -79,7 +79,7 @@ class Launchd:
             withdrawn=spec.unless_chosen(_INITIAL_CONFIG),
         )
 
-    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+    def control(self, spec: ServiceSpec, action: Action) -> tuple[Command, ...]:
         if action == "stop":
             return (_launchctl("kill", "SIGTERM", _target(spec)),)
         again = ("-k",) if action == "restart" else ()

@@ -18,6 +18,7 @@ TITLE: Final = "jan-serve, a local LLM server"
 
 Scope = Literal["user", "system"]
 Start = Literal["at-login", "on-demand"]
+Action = Literal["start", "stop", "restart"]
 
 
 class UnitFile(msgspec.Struct, frozen=True):
@@ -105,9 +106,7 @@ class ServiceManager(Protocol):
         """Stop, disable and remove everything that `install` writes, for both kinds of start."""
         ...
 
-    def control(
-        self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]
-    ) -> Sequence[Command]: ...
+    def control(self, spec: ServiceSpec, action: Action) -> Sequence[Command]: ...
 
     def query(self, spec: ServiceSpec) -> Command:
         """The command whose output `state` parses."""
@@ -165,7 +164,9 @@ def apply(plan: ServicePlan, run: Run = run_command) -> list[Path]:
     try:
         for folder in plan.folders:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            if plan.protect and _is_link(Path(folder)):
+            # Any user can create a junction of Windows.
+            junction = getattr(os.lstat(folder), "st_reparse_tag", 0) == _JUNCTION
+            if plan.protect and (junction or os.path.islink(folder)):
                 raise ServiceFailed(
                     f"{folder} is a link, and rights are not set through a link: set data_dir instead"
                 )
@@ -204,11 +205,6 @@ def starts_on_demand(manager: ServiceManager, spec: ServiceSpec) -> bool:
             if str(manager.on_demand_mark) in path.read_text(encoding="utf-8", errors="replace"):
                 return True
     return False
-
-
-def _is_link(path: Path) -> bool:
-    """Includes Windows junctions, which any user can create."""
-    return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
 
 
 def _differs(file: UnitFile) -> bool:

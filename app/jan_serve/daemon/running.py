@@ -119,9 +119,6 @@ class IdleStop(ServerObserver):
         self._inner.stopping(drain_s)
 
 
-_notify_log: Final = logging.getLogger("jan_serve.daemon")
-
-
 class SystemdNotifier(ServerObserver):
     """Sends readiness, watchdog and stop messages. Never blocks, never raises."""
 
@@ -149,7 +146,7 @@ class SystemdNotifier(ServerObserver):
         try:
             self._socket.sendto(message.encode(), self._address)
         except OSError as error:
-            _notify_log.debug("cannot send %s to systemd: %s", message.splitlines()[0], error.strerror)
+            _log.debug("cannot send %s to systemd: %s", message.splitlines()[0], error.strerror)
 
 
 def systemd_notifier(environment: MutableMapping[str, str] = os.environ) -> SystemdNotifier | None:

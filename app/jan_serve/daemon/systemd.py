@@ -5,9 +5,18 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath, PurePosixPath
-from typing import Final, Literal
+from typing import Final
 
-from jan_serve.daemon.plan import NAME, TITLE, Command, ServicePlan, ServiceSpec, ServiceStatus, UnitFile
+from jan_serve.daemon.plan import (
+    NAME,
+    TITLE,
+    Action,
+    Command,
+    ServicePlan,
+    ServiceSpec,
+    ServiceStatus,
+    UnitFile,
+)
 
 SERVICE: Final = f"{NAME}.service"
 SOCKET: Final = f"{NAME}.socket"
@@ -101,7 +110,7 @@ def _system_lines(spec: ServiceSpec) -> list[str]:
         "Environment=XDG_CACHE_HOME=%C/" + NAME,
         *_SYSTEM_HARDENING.splitlines(),
     ]
-    writable = [path for path in (spec.data_dir, spec.models_dir) if not _is_below(path, SYSTEM_DATA)]
+    writable = [path for path in (spec.data_dir, spec.models_dir) if not path.is_relative_to(SYSTEM_DATA)]
     lines += [f"ReadWritePaths={_optional_path(path)}" for path in dict.fromkeys(writable)]
     if spec.device_groups:
         lines.append(f"SupplementaryGroups={' '.join(spec.device_groups)}")
@@ -129,18 +138,17 @@ class Systemd:
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         folder = _folder(spec)
-        files = [UnitFile(folder / SERVICE, service_unit(spec))]
-        removed: tuple[PurePath, ...] = ()
-        if spec.start == "on-demand":
-            files.append(UnitFile(folder / SOCKET, socket_unit(spec)))
-        else:
-            removed = (folder / SOCKET,)
-        files += spec.unless_chosen(INITIAL_CONFIG)
-        started = SOCKET if spec.start == "on-demand" else SERVICE
+        on_demand = spec.start == "on-demand"
+        socket = (UnitFile(folder / SOCKET, socket_unit(spec)),) if on_demand else ()
+        started = SOCKET if on_demand else SERVICE
         return ServicePlan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
-            files=tuple(files),
-            removed=removed,
+            files=(
+                UnitFile(folder / SERVICE, service_unit(spec)),
+                *socket,
+                *spec.unless_chosen(INITIAL_CONFIG),
+            ),
+            removed=() if on_demand else (folder / SOCKET,),
             after=(_systemctl(spec, "daemon-reload"), _systemctl(spec, "enable", "--now", started)),
         )
 
@@ -156,7 +164,7 @@ class Systemd:
             ),
         )
 
-    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+    def control(self, spec: ServiceSpec, action: Action) -> tuple[Command, ...]:
         """Stops the socket of an on-demand service too, else the next connection starts it."""
         units = (SOCKET, SERVICE) if spec.start == "on-demand" else (SERVICE,)
         if action == "restart":
@@ -191,10 +199,6 @@ def _optional_path(path: PurePath) -> str:
     """A path for ReadWritePaths=, ignored by systemd if it does not exist."""
     text = "-" + str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text}"' if re.search(r"[\s'\"]", text) else text
-
-
-def _is_below(path: PurePath, folder: PurePath) -> bool:
-    return path == folder or folder in path.parents
 
 
 def _folder(spec: ServiceSpec) -> PurePath:

@@ -9,12 +9,13 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 from xml.sax.saxutils import escape
 
 from jan_serve.daemon.plan import (
     NAME,
     TITLE,
+    Action,
     Command,
     ServiceFailed,
     ServicePlan,
@@ -85,27 +86,21 @@ class WindowsTask:
     def install(self, spec: ServiceSpec) -> ServicePlan:
         path = _task_file(spec)
         return ServicePlan(
-            before=(Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),),
+            before=(_task("/End", may_fail=True),),
             files=(UnitFile(path, task_xml(spec), encoding="utf-16"),),
-            after=(
-                Command(("schtasks.exe", "/Create", "/TN", NAME, "/XML", str(path), "/F")),
-                Command(("schtasks.exe", "/Run", "/TN", NAME)),
-            ),
+            after=(_task("/Create", "/XML", str(path), "/F"), _task("/Run")),
         )
 
     def uninstall(self, spec: ServiceSpec) -> ServicePlan:
         return ServicePlan(
-            before=(
-                Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),
-                Command(("schtasks.exe", "/Delete", "/TN", NAME, "/F"), may_fail=True),
-            ),
+            before=(_task("/End", may_fail=True), _task("/Delete", "/F", may_fail=True)),
             removed=(_task_file(spec),),
         )
 
-    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+    def control(self, spec: ServiceSpec, action: Action) -> tuple[Command, ...]:
         """A stop ends the program at once: running requests do not finish."""
-        end = Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=action == "restart")
-        start = Command(("schtasks.exe", "/Run", "/TN", NAME))
+        end = _task("/End", may_fail=action == "restart")
+        start = _task("/Run")
         return {"start": (start,), "stop": (end,), "restart": (end, start)}[action]
 
     def query(self, spec: ServiceSpec) -> Command:
@@ -117,11 +112,9 @@ class WindowsTask:
         number = output.strip()
         if status != 0 or not number.isdigit():
             return None
-        running = number == _TASK_RUNNING
-        enabled = number != "1"
-        return ServiceStatus(
-            enabled, running, None, "running" if running else "not running" if enabled else "disabled"
-        )
+        running, enabled = number == _TASK_RUNNING, number != "1"
+        detail = "running" if running else "not running" if enabled else "disabled"
+        return ServiceStatus(enabled, running, None, detail)
 
 
 class WindowsService:
@@ -132,7 +125,8 @@ class WindowsService:
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         folder = str(spec.data_dir)
-        options = ("binPath=", _command_line(spec), "start=", "auto", "obj=", LOCAL_SERVICE)
+        command = subprocess.list2cmdline([*spec.run_command, "--windows-service"])
+        options = ("binPath=", command, "start=", "auto", "obj=", LOCAL_SERVICE)
         restart = "restart/2000/restart/10000/restart/60000"
         return ServicePlan(
             folders=(spec.data_dir,),
@@ -155,7 +149,7 @@ class WindowsService:
             after=(_sc("stop", NAME, may_fail=True), _sc("delete", NAME, may_fail=True)),
         )
 
-    def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
+    def control(self, spec: ServiceSpec, action: Action) -> tuple[Command, ...]:
         """PowerShell's restart waits until the service has stopped; sc.exe does not."""
         if action == "restart":
             return (Command(("powershell.exe", "-NoProfile", "-Command", f"Restart-Service {NAME}")),)
@@ -200,12 +194,12 @@ def _protection(spec: ServiceSpec) -> tuple[Command, ...]:
     )
 
 
-def _command_line(spec: ServiceSpec) -> str:
-    return subprocess.list2cmdline([*spec.run_command, "--windows-service"])
-
-
 def _task_file(spec: ServiceSpec) -> PurePath:
     return spec.data_dir / "service" / f"{NAME}.xml"
+
+
+def _task(action: str, *words: str, may_fail: bool = False) -> Command:
+    return Command(("schtasks.exe", action, "/TN", NAME, *words), may_fail)
 
 
 def _sc(*words: str, may_fail: bool = False) -> Command:

@@ -52,7 +52,8 @@ def up(
         raise WrongUse(error.message, _FILE_HINT) from None
     _require_ray()
     with _explained():
-        _check_proxy(wanted)
+        with _proxy(wanted) as client:
+            client.get("/extras/nodes")  # our proxy answers there, and takes the key
         address = _running_ray(wanted)
         with ray_serve.connected(address):
             machines = [machine for machine in ray_serve.machines() if machine.alive]
@@ -64,7 +65,9 @@ def up(
             output.note(_JOINING)
             output.note("Starting the servers; each loads its model when the first request comes.")
             ray_serve.deploy(wanted)
-    output.pairs(_summary(wanted, address))
+    least, most = wanted.replicas.min, wanted.replicas.max
+    number = str(least) if least == most else f"{least} to {most}"
+    output.pairs([("proxy", wanted.proxy_url), ("servers", number), ("Ray", address)])
 
 
 @cluster_app.command("status")
@@ -79,9 +82,11 @@ def status(as_json: JsonOption = False) -> None:
         content = client.get("/extras/nodes")
     nodes: list[dict[str, Any]] = content["nodes"]
     if as_json:
-        output.json(
-            {"address": record.address, "machines": [_machine(each) for each in machines], "nodes": nodes}
-        )
+        listed = [
+            {"address": each.address, "alive": each.alive, "cpus": each.cpus, "gpus": each.gpus}
+            for each in machines
+        ]
+        output.json({"address": record.address, "machines": listed, "nodes": nodes})
         return
     output.table(
         ("machine", "state", "CPUs", "GPUs"),
@@ -108,7 +113,7 @@ def down() -> None:
                 ray_serve.end(record.file.replicas.drain_s)
         if head is not None:
             ray_head.stop_head(head)
-    forget_record(_record_file())
+    forget_record(record_file(default_data_dir()))
     if head is None:
         output.note(f"The servers ended. Ray at {record.address} runs on: `up` did not start it.")
 
@@ -128,12 +133,8 @@ def _require_ray() -> None:
         )
 
 
-def _record_file() -> Path:
-    return record_file(default_data_dir())
-
-
 def _require_record() -> ClusterRecord:
-    record = read_record(_record_file())
+    record = read_record(record_file(default_data_dir()))
     if record is None:
         raise CommandError(
             "no cluster was started from this machine.", "`jan-serve cluster up FILE` starts one."
@@ -160,15 +161,9 @@ def _proxy(file: ClusterFile) -> ServerClient:
     return ServerClient(ServerAddress(file.proxy_url, "proxy_url", key, "proxy_key"), "proxy")
 
 
-def _check_proxy(file: ClusterFile) -> None:
-    """Raises CommandError unless our proxy answers there and takes the key."""
-    with _proxy(file) as client:
-        client.get("/extras/nodes")
-
-
 def _running_ray(file: ClusterFile) -> str:
     """The address of the cluster, which runs from now on. Raises ClusterFailed."""
-    record = read_record(_record_file())
+    record = read_record(record_file(default_data_dir()))
     head = record.head if record is not None else None
     if record is not None and head is not None and ray_head.is_running(head):
         if file.ray_address not in (None, record.address):
@@ -190,7 +185,7 @@ def _running_ray(file: ClusterFile) -> str:
         host = file.host or listening_host(file.proxy_url)
         head = ray_head.start_head(host, file.ray_port, default_data_dir() / "ray-head.log")
         address = f"{host}:{file.ray_port}"
-    write_record(_record_file(), ClusterRecord(address, file, head))
+    write_record(record_file(default_data_dir()), ClusterRecord(address, file, head))
     return address
 
 
@@ -205,16 +200,6 @@ def _warn_of_room(file: ClusterFile, machines: list[ClusterMachine]) -> None:
         output.warning(
             "an update of the only server interrupts it: set replicas.min = 2 or replicas.surge_percent"
         )
-
-
-def _summary(file: ClusterFile, address: str) -> list[tuple[str, str]]:
-    wanted = file.replicas
-    number = str(wanted.min) if wanted.min == wanted.max else f"{wanted.min} to {wanted.max}"
-    return [("proxy", file.proxy_url), ("servers", number), ("Ray", address)]
-
-
-def _machine(machine: ClusterMachine) -> dict[str, Any]:
-    return {"address": machine.address, "alive": machine.alive, "cpus": machine.cpus, "gpus": machine.gpus}
 
 
 @contextlib.contextmanager

@@ -373,23 +373,16 @@ def _row(node: dict[str, Any]) -> tuple[str, ...]:
     role = "" if node["role"] == "hybrid" else f" ({node['role']})"
     others = f" + {node['other_requests']} of others" if node["other_requests"] else ""
     failed = f", {node['failures']} failed" if node["failures"] else ""
+    names: list[str] = node["models"]
+    speed: float | None = node["prefill_tokens_per_s"]
     return (
         node["name"] + role,
         state,
-        _models(node["models"]),
+        ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""),
         f"{node['open_requests']} open{others}, {node['requests']} sent{failed}",
         _share(node["hit_rate"]),
-        _speed(node["prefill_tokens_per_s"]),
+        "" if speed is None else f"{speed:.0f} tokens/s",
     )
-
-
-def _models(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
-
-
-def _speed(tokens_per_s: float | None) -> str:
-    return "" if tokens_per_s is None else f"{tokens_per_s:.0f} tokens/s"
 
 
 def _share(rate: float | None) -> str:
