@@ -72,14 +72,9 @@ def parameter(name: str, text: str) -> tuple[str, Any]:
 
 def assignments(pairs: list[str]) -> dict[str, Any]:
     """Parse pairs of the form `NAME=VALUE`. Raises CommandError."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise WrongUse(f"--set takes NAME=VALUE, but {pair!r} has no `=`.")
-        key, parsed = parameter(name, value)
-        found[key] = parsed
-    return found
+    if wrong := next((pair for pair in pairs if "=" not in pair), None):
+        raise WrongUse(f"--set takes NAME=VALUE, but {wrong!r} has no `=`.")
+    return dict(parameter(*pair.split("=", 1)) for pair in pairs)
 
 
 def _reject_constant(word: str) -> Any:

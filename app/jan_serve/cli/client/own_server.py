@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -55,7 +54,9 @@ def any_server(
 def _own_server(
     loaded: LoadedSettings, model: str | Path | None, n_ctx: int | None, variables: Mapping[str, str]
 ) -> Generator[ServerAddress]:
-    command = [*_python_command(), "own-server"]
+    from jan_serve.supervisor.workers.child_process import own_command  # slow, and only needed here
+
+    command = [*own_command("own-server")]
     if loaded.config_file_read:
         command += ["--config", str(loaded.config_file)]
     if isinstance(model, Path):
@@ -80,7 +81,11 @@ def _own_server(
             yield ServerAddress(url, "own", key, loaded.origins.get("api_keys", "default"))
         except CommandError as error:
             if error.status == FAILED:  # the server failed, not the request
-                _show_log(log, error.message)
+                # Without lines that only repeat the error or name the request.
+                lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+                told = [line for line in lines if error.message not in line and _REQUEST_LOGGER not in line]
+                for line in told[-_SHOWN_LOG_LINES:]:
+                    output.note(f"  {line}")
             raise
         finally:
             process.stdin.close()
@@ -111,16 +116,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         else:
             return
     process.wait()
-
-
-def _show_log(log: Path, error: str) -> None:
-    """The end of the log, without lines that only repeat the error or name the request."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    told = [line for line in lines if error not in line and _REQUEST_LOGGER not in line]
-    for line in told[-_SHOWN_LOG_LINES:]:
-        output.note(f"  {line}")
-
-
-def _python_command() -> list[str]:
-    """-P: the working directory must not shadow a module."""
-    return [sys.executable] if getattr(sys, "frozen", False) else [sys.executable, "-P", "-m", "jan_serve"]

@@ -61,26 +61,19 @@ def probe_engine(
     raise ProbeFailed("the worker printed nothing about llama.cpp")
 
 
-def device_names(engine: dict[str, Any]) -> list[str]:
-    """Names that --device takes."""
-    return [str(device["name"]) for device in engine.get("devices", [])]
-
-
 _UNLIMITED: Final = 1 << 60
 """Version 1 writes a number near 2^63 for no limit."""
 
 
-class _Names(msgspec.Struct, frozen=True):
-    """Files of one cgroup version. cache: keys of memory.stat for file pages, which the kernel can reclaim."""
+_Names = tuple[str, str, tuple[str, ...]]
+"""Files of one cgroup version: of the limit and of what is used, and keys of memory.stat for file pages, which the
+kernel can reclaim."""
 
-    limit: str
-    used: str
-    cache: tuple[str, ...]
-
-
-_V2: Final = _Names("memory.max", "memory.current", ("active_file", "inactive_file"))
-_V1: Final = _Names(
-    "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")
+_V2: Final[_Names] = ("memory.max", "memory.current", ("active_file", "inactive_file"))
+_V1: Final[_Names] = (
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    ("total_active_file", "total_inactive_file"),
 )
 
 
@@ -114,13 +107,14 @@ def _groups(proc: Path, mounts: Path) -> Iterator[tuple[Path, _Names]]:
 
 
 def _left(group: Path, names: _Names) -> int | None:
+    limit_name, used_name, cached = names
     try:
-        limit = (group / names.limit).read_text().strip()
+        limit = (group / limit_name).read_text().strip()
         if not limit.isdecimal() or int(limit) >= _UNLIMITED:
             return None
-        used = int((group / names.used).read_text())
+        used = int((group / used_name).read_text())
         stat = dict(line.split(maxsplit=1) for line in (group / "memory.stat").read_text().splitlines())
-        cache = sum(int(stat.get(key, 0)) for key in names.cache)
+        cache = sum(int(stat.get(key, 0)) for key in cached)
     except (OSError, ValueError):
         return None
     return max(0, int(limit) - max(0, used - cache))

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 import psutil
 
-from jan_serve.cli.errors import WRONG_USE, CommandError, WrongUse
+from jan_serve.cli.errors import WrongUse
 from jan_serve.core.hosts import is_everywhere, url_of_host
 
 _BACKLOG: Final = 2048
@@ -40,13 +40,11 @@ class PortHolder(msgspec.Struct, frozen=True):
         return f"{name} (pid {self.pid})" if self.pid is not None else name
 
 
-class AddressUnavailable(CommandError):
+class AddressUnavailable(WrongUse):
     """The address is in use, not an address of this machine, or not permitted."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(
-            message, "Choose another port with --port, or any free one with --port 0.", WRONG_USE
-        )
+        super().__init__(message, "Choose another port with --port, or any free one with --port 0.")
 
 
 class AlreadyServing(Exception):
@@ -71,7 +69,10 @@ def listen(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
         bound = False
         try:
-            _bind(sock, address)
+            # Ignores connections in TIME_WAIT; a second listener still fails, at the latest in listen().
+            exclusive = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)  # of Windows
+            sock.setsockopt(socket.SOL_SOCKET, exclusive, 1)
+            sock.bind(address)
             bound = True
             sock.listen(_BACKLOG)
         except OSError as error:
@@ -84,15 +85,6 @@ def listen(host: str, port: int) -> socket.socket:
         else:
             sock.setblocking(False)
             return sock
-
-
-def _bind(sock: socket.socket, address: Any) -> None:
-    if os.name == "posix":
-        # Ignores connections in TIME_WAIT; a second listener still fails, at the latest in listen().
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    else:
-        sock.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
-    sock.bind(address)
 
 
 def listen_also(host: str, port: int) -> socket.socket:
@@ -152,9 +144,9 @@ def _listening_pid(port: int) -> int | None:
         connections = psutil.net_connections(kind="tcp")
     except psutil.Error:
         return None
-    for connection in connections:
-        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
-            return connection.pid
+    for each in connections:
+        if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port:
+            return each.pid
     return None
 
 
@@ -184,7 +176,5 @@ def _ask_health(host: str, port: int) -> dict[str, Any] | None:
             body = json.loads(response.read(_MAX_HEALTH_BYTES))
     except (OSError, ValueError):
         return None
-    if not isinstance(body, dict):
-        return None
-    health = cast(dict[str, Any], body)
+    health = cast(dict[str, Any], body) if isinstance(body, dict) else {}
     return health if health.keys() >= _HEALTH_FIELDS else None

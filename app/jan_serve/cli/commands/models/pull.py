@@ -33,7 +33,7 @@ from jan_serve.store.model_advice import PURPOSES, Advice, Machine, advised, pur
 from jan_serve.wiring.parts import build_puller
 
 if TYPE_CHECKING:
-    from jan_serve.store.hub.pull import NewerFiles, PullPlan
+    from jan_serve.store.hub.pull import PullPlan
     from jan_serve.store.resolve import ModelResolver
 
 
@@ -106,38 +106,36 @@ def _to_update(settings: Settings, resolver: ModelResolver, name: str | None, as
     if name is not None and newer:
         return newer[0].reference
     if as_json:
-        output.json({"checked": len(records), "models": [_newer_as_json(each) for each in found]})
+        models = [
+            {
+                "name": each.model,
+                "reference": each.reference,
+                "pulled": each.pulled,
+                "commit": each.commit,
+                "files": list(each.files),
+                "size_bytes": each.n_bytes,
+                "gone": each.gone,
+            }
+            for each in found
+        ]
+        output.json({"checked": len(records), "models": models})
         return None
     if found:
-        output.table(
-            ("name", "pulled", "hub", "to download"),
-            [
-                (
-                    each.model,
-                    (each.pulled or "")[:8],
-                    "gone" if each.commit is None else each.commit[:8],
-                    "" if each.gone else size_text(each.n_bytes),
-                )
-                for each in found
-            ],
-        )
+        rows = [
+            (
+                each.model,
+                (each.pulled or "")[:8],
+                (each.commit or "gone")[:8],
+                "" if each.gone else size_text(each.n_bytes),
+            )
+            for each in found
+        ]
+        output.table(("name", "pulled", "hub", "to download"), rows)
     if newer:
         output.note(f"`jan-serve pull --update {newer[0].model}` downloads its newer files.")
     else:
         output.note("No pulled model has newer files on the hub.")
     return None
-
-
-def _newer_as_json(newer: NewerFiles) -> dict[str, Any]:
-    return {
-        "name": newer.model,
-        "reference": newer.reference,
-        "pulled": newer.pulled,
-        "commit": newer.commit,
-        "files": list(newer.files),
-        "size_bytes": newer.n_bytes,
-        "gone": newer.gone,
-    }
 
 
 async def _pull(

@@ -17,7 +17,7 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import output
 from jan_serve.cli.server import head_start
-from jan_serve.cli.server.hardware import ProbeFailed, device_names, free_memory, is_cpu_only, probe_engine
+from jan_serve.cli.server.hardware import ProbeFailed, free_memory, is_cpu_only, probe_engine
 from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
 from jan_serve.config import LoadedSettings, ModelBook, Settings
 from jan_serve.config.settings_loader import find_config
@@ -247,7 +247,7 @@ def log_file(settings: Settings) -> Generator[LogFileHandler | None]:
 def _check_device(name: str, peers: Sequence[str]) -> None:
     """Reject an unknown device at the start, not at the first load. Blocks for about a second."""
     try:
-        known = device_names(probe_engine(peers=peers))
+        known = [str(device["name"]) for device in probe_engine(peers=peers).get("devices", [])]
     except ProbeFailed as error:
         raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
     if name.casefold() not in (device.casefold() for device in known):

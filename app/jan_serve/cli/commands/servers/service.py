@@ -224,15 +224,16 @@ def _facts(installation: Installation, state: ServiceStatus | None) -> dict[str,
     if state is not None and state.running:
         with contextlib.suppress(CommandError), ServerClient(address) as client:
             health = client.get("/health")
-    pid = health.get("pid") or (state.pid if state is not None else None)
+    found = state or ServiceStatus(False, False, None, "not installed")
+    pid = health.get("pid") or found.pid
     return {
         "installed": state is not None,
         "manager": installation.manager.name,
         "scope": installation.scope,
         "start": installation.spec.start if state is not None else None,
-        "enabled": state.enabled if state is not None else False,
-        "running": state.running if state is not None else False,
-        "detail": state.detail if state is not None else "not installed",
+        "enabled": found.enabled,
+        "running": found.running,
+        "detail": found.detail,
         "pid": pid,
         "url": address.url,
         "health": health.get("state"),
@@ -270,8 +271,7 @@ def logs(
     system: SystemOption = False,
 ) -> None:
     """Show the log file of the service, also if it does not run. It never contains prompts or answers."""
-    installation = Installation(system)
-    path = installation.loaded.settings.log_file
+    path = Installation(system).loaded.settings.log_file
     if path is None:
         raise WrongUse("the settings disable the log file.", "Set log_file to a path, or remove it.")
     new_lines: Iterable[str] = ()
