@@ -14,10 +14,10 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
 from jan_serve.config.fields import brief, check_url, near_key, sentence
-from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.model_tables import (
+from jan_serve.config.model_settings import (
     MODELS_KEY,
     ModelBook,
+    ModelSettings,
     model_rows,
     model_tables,
     shown,

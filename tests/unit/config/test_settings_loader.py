@@ -13,7 +13,7 @@ from jan_serve.config import (
     load_settings,
     server_address,
 )
-from jan_serve.config.model_tables import MASK
+from jan_serve.config.model_settings import MASK
 from jan_serve.errors import SettingsError
 
 

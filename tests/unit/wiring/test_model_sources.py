@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.config import load_settings, model_tables
+from jan_serve.config import load_settings, model_settings
 from jan_serve.errors import InvalidModel, SettingsError
 from jan_serve.generation.profiles import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile
@@ -122,7 +122,7 @@ def test_many_models_cost_one_look_at_the_configuration(
         looked_at.append(path)
         return file_stamp(path)
 
-    for module in (model_tables, user_files):
+    for module in (model_settings, user_files):
         monkeypatch.setattr(module, "file_stamp", watch)
     profile_of = sources.profiles()
     for _ in range(100):

@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jan_serve.cli.chat.chat_tools import ChatTools
-from jan_serve.cli.chat.conversation import Conversation
+from jan_serve.cli.chat.conversation import PARAMETERS, Conversation, file_part, parameter, read_format
 from jan_serve.cli.chat.exchange import exchange
 from jan_serve.cli.chat.kept_chat import KeptChat
-from jan_serve.cli.chat.request_options import PARAMETERS, file_part, parameter, read_format
 from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import CommandError, WrongUse
