@@ -16,6 +16,7 @@ from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError
 from jan_serve.config import LoadedSettings, ServerAddress, load_settings
+from jan_serve.supervisor.workers import child_process
 from tests.support.ports import held_port
 from tests.support.served_app import ServedApp
 
@@ -76,7 +77,7 @@ def started(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Starte
     script = tmp_path / "server_script.py"
     script.write_text(SERVER)
     command = [sys.executable, str(script), how, str(tmp_path)]
-    monkeypatch.setattr(own_server, "_python_command", lambda: command)
+    monkeypatch.setattr(child_process, "own_command", lambda subcommand: (*command, subcommand))
     addresses: list[ServerAddress] = []
 
     def client_of(address: ServerAddress) -> ServerClient:

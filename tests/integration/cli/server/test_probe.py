@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.cli.server.hardware import ProbeFailed, device_names, probe_engine
+from jan_serve.cli.server.hardware import ProbeFailed, probe_engine
 
 ENGINE: dict[str, Any] = {"llama_cpp": "1.2.3", "devices": [{"name": "CUDA0"}, {"name": "CPU"}]}
 
@@ -44,11 +44,6 @@ def test_a_broken_engine_is_a_problem(command: list[str], message: str) -> None:
 def test_a_hanging_engine_times_out() -> None:
     with pytest.raises(ProbeFailed, match=r"did not answer within 0\.2 s"):
         probe_engine([sys.executable, "-c", "import sys; sys.stdin.read(); import time; time.sleep(60)"], 0.2)
-
-
-def test_device_names() -> None:
-    assert device_names(ENGINE) == ["CUDA0", "CPU"]
-    assert device_names({}) == []
 
 
 @pytest.mark.integration
