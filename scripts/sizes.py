@@ -63,8 +63,10 @@ def counted() -> dict[str, int]:
         path: len(path.read_text(encoding="utf-8").splitlines()) for path in sorted(package.rglob("*.py"))
     }
     counts = {"app": sum(lines.values())}
-    for folder in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
-        counts[f"app/{folder.name}"] = sum(count for path, count in lines.items() if folder in path.parents)
+    for folder in sorted({path.relative_to(package).parts[0] for path in lines if path.parent != package}):
+        counts[f"app/{folder}"] = sum(
+            count for path, count in lines.items() if package / folder in path.parents
+        )
     counts["settings"] = len(ServerSettings.model_fields)
     counts["constants of scheduling and drafting"] = sum(
         isinstance(node, ast.AnnAssign) and "Final" in ast.unparse(node.annotation)
