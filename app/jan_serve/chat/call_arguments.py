@@ -8,6 +8,7 @@ import re
 from typing import Any, Final, NamedTuple, cast
 
 from jan_serve.chat.json_stream import literal_start
+from jan_serve.text.valid_text import valid_text
 
 MAX_DEPTH: Final = 100
 """Templates, and writers of calls, descend into arguments: deeper ones would end the conversation."""
@@ -95,8 +96,5 @@ def _beginning(text: str) -> dict[str, Any]:
 
 def _encodable(value: dict[str, Any]) -> dict[str, Any]:
     text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return value
+    valid = valid_text(text)
+    return value if valid == text else json.loads(valid)

@@ -59,7 +59,7 @@ Float = Annotated[float, Field(allow_inf_nan=False)]
 
 class SamplingSettings(BaseModel):
     """Sampling defaults of a model, which replace those of every API. None: the API's default.
-    The fields are those of core.sampling.SamplingParams and StopConditions."""
+    The fields are those of core.request.SamplingParams and StopConditions."""
 
     model_config = _STRICT
 
