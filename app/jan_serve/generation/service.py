@@ -19,7 +19,6 @@ from typing import TypeVar
 import msgspec
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     EngineWork,
@@ -33,6 +32,7 @@ from jan_serve.core.events import (
     Timings,
     ToolCallDelta,
     Usage,
+    closing,
 )
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt

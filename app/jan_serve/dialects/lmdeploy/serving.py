@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from jan_serve.core.caller import key_of_request
-from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -16,6 +15,7 @@ from jan_serve.core.events import (
     Started,
     TextDelta,
     Usage,
+    closing,
 )
 from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.dialect import Services

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.closing import closing
+from jan_serve.core.events import closing
 from jan_serve.core.models import ModelDetails, PullStep, Variant, VariantMessage, without_latest_tag
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ollama.common import STREAMED, ModelFields, OptionValues, model_name, parse_options
