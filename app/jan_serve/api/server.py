@@ -46,14 +46,12 @@ class ModelServer(DrainingServer):
         self.application: Final = app
         self._parts = parts
         self._background = background
-        self._running = app.running
-        self._journaled = app.background
         self._busy_at = time.monotonic()
         self._needed: set[HelperPool[Any, Any]] = set()
 
     async def main_loop(self) -> None:
         self._busy_at = time.monotonic()  # no request could arrive before
-        resuming = asyncio.create_task(self._journaled.start(), name="journal")
+        resuming = asyncio.create_task(self.application.background.start(), name="journal")
         await super().main_loop()
         await resuming
 
@@ -79,22 +77,22 @@ class ModelServer(DrainingServer):
         now = time.monotonic()
         if (
             self._background
-            or self._journaled.is_busy
+            or self.application.background.is_busy
             or any(model.state in _IN_MEMORY for model in self._parts.models.snapshot().models)
         ):
             self._busy_at = now
         return min(super().idle_s(), now - self._busy_at)
 
     async def finish(self, drain_s: float) -> None:
-        await self._journaled.stop()
+        await self.application.background.stop()
         await self._parts.models.shutdown(drain_s)
         error = Draining("The server is shutting down.", retry_after=RETRY_AFTER_S)
-        self._running.expire_all(error)
+        self.application.running.expire_all(error)
         if self.application.pulls is not None:
             self.application.pulls.end(error)
         for pool in self._parts.helpers:
             await pool.close()
-        await self._journaled.journal.close()
+        await self.application.background.journal.close()
 
 
 def run(

@@ -1,8 +1,4 @@
-"""Protocols of what the server gives to dialects:
-
-the models that it offers (leases, names and states), and the control plane for LMDeploy's routes. `control` and
-`supervisor` implement them; dialects never import these.
-"""
+"""Protocols of what the server gives to dialects, which import neither `control` nor `supervisor`."""
 
 from __future__ import annotations
 

@@ -61,11 +61,9 @@ class Background:
         for begin in self._starts:
             try:
                 await begin()
-            except StoreError as error:
-                logger.error("what the journal holds waits: %s", error.message)
-                return False
-            except Exception:
-                logger.exception("what the journal holds waits")
+            except Exception as error:
+                is_ours = isinstance(error, StoreError)
+                logger.error("what the journal holds waits: %s", error, exc_info=not is_ours)
                 return False
         return True
 

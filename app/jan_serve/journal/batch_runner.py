@@ -142,11 +142,8 @@ class BatchRunner:
                     await self._wait({})
                 elif not self._changed.is_set():
                     return
-            except JanServeError as error:
-                logger.error("batches wait: %s", error.message)
-                await asyncio.sleep(_LONGEST_WAIT_S)
-            except Exception:
-                logger.exception("batches wait")
+            except Exception as error:
+                logger.error("batches wait: %s", error, exc_info=not isinstance(error, JanServeError))
                 await asyncio.sleep(_LONGEST_WAIT_S)
 
     async def _settled(self) -> list[Batch]:
@@ -224,14 +221,8 @@ class BatchRunner:
             else None
             for name, content in zip(names, contents, strict=True)
         ]
-        output, errors = files
-        ended = batch.became(
-            end,
-            now,
-            output_file=output[0].id if output else None,
-            error_file=errors[0].id if errors else None,
-            counts=_counts(lines),
-        )
+        output, errors = (file[0].id if file is not None else None for file in files)
+        ended = batch.became(end, now, output_file=output, error_file=errors, counts=_counts(lines))
         await self.table.end(ended, [file for file in files if file is not None])
 
     async def _work(self, batch: Batch) -> None:

@@ -119,9 +119,7 @@ def test_prompts_leave_over_their_number_and_over_their_bytes() -> None:
     kept = KeptPrompts(3, max_bytes=10_000)
     traces = [RequestTrace() for _ in range(6)]
     for trace, text in zip(traces, ("a", "b", "c", "d", "e" * 9_000, "f" * 20_000), strict=True):
-        kept.begin(trace)
-        assert trace.prompts is not None
-        trace.prompts.append(KeptPrompt((text,), add_special=True, parse_special=True))
+        trace.prompts = [KeptPrompt((text,), add_special=True, parse_special=True)]
         kept.end(trace)
     assert [each.prompts is not None for each in traces[:4]] == [False] * 4
     assert [each.prompts is not None for each in traces[4:]] == [False, False]

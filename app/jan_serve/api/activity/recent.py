@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 from starlette.types import Scope
 
-from jan_serve.core.trace import KeptPrompt, PhaseSpan, RequestTrace
+from jan_serve.core.trace import PhaseSpan, RequestTrace
 from jan_serve.http.guards.guard import header_values
 from jan_serve.http.request_record import RequestRecord, route_of
 
@@ -86,12 +86,10 @@ class KeptPrompts:
         self._kept: deque[tuple[RequestTrace, int]] = deque()
         self._bytes = 0
 
-    def begin(self, trace: RequestTrace) -> None:
-        if self._number:
-            trace.prompts = []
-
     def end(self, trace: RequestTrace) -> None:
-        size = sum(_bytes_of(prompt) for prompt in trace.prompts or ())
+        pieces = [piece for prompt in trace.prompts or () for piece in prompt.pieces]
+        ids = sum(len(piece) for piece in pieces if isinstance(piece, tuple))
+        size = sum(map(sys.getsizeof, pieces)) + _ID_BYTES * ids
         if not size:
             return
         self._kept.append((trace, size))
@@ -100,13 +98,6 @@ class KeptPrompts:
             oldest, size = self._kept.popleft()
             oldest.prompts = None
             self._bytes -= size
-
-
-def _bytes_of(prompt: KeptPrompt) -> int:
-    return sum(
-        sys.getsizeof(piece) + (_ID_BYTES * len(piece) if isinstance(piece, tuple) else 0)
-        for piece in prompt.pieces
-    )
 
 
 class Activities:
@@ -120,6 +111,7 @@ class Activities:
     ) -> None:
         """keep_prompts: number of ended requests whose prompts are kept too. ended: called with each request."""
         self._has_ended = ended
+        self._keeps_prompts = keep_prompts > 0
         self._prompts = KeptPrompts(keep_prompts)
         self._running: dict[int, Activity] = {}
         self._ended: deque[Activity] = deque(maxlen=kept)
@@ -128,7 +120,8 @@ class Activities:
         name = b"".join(header_values(scope, b"user-agent")[:1]).decode("latin-1")
         program = name.partition(" ")[0][:_PROGRAM_CHARS]
         self._running[id(record)] = Activity(record, program, time.time(), scope)
-        self._prompts.begin(record.trace)
+        if self._keeps_prompts:
+            record.trace.prompts = []
 
     def end(self, route: str, status: int, record: RequestRecord) -> None:
         activity = self._running.pop(id(record))

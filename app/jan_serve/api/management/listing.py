@@ -33,16 +33,10 @@ def model_list(
     enough_for: by names; see wire.ManagedModel.
     """
     by_name = {state.name: state for state in states}
+    rows = [_model(model, by_name.get(model.name), (enough_for or {}).get(model.name)) for model in models]
     on_disk = {model.name for model in models}
-    running = [_downloading(download) for download in downloads if download.name not in on_disk]
-    return {
-        "object": "list",
-        "default": default,
-        "data": [
-            *(_model(model, by_name.get(model.name), (enough_for or {}).get(model.name)) for model in models),
-            *running,
-        ],
-    }
+    rows += [_downloading(download) for download in downloads if download.name not in on_disk]
+    return {"object": "list", "default": default, "data": rows}
 
 
 def _downloading(download: PullProgress) -> wire.ManagedModel:

@@ -1,8 +1,4 @@
-"""/extras/clients, /extras/catalogue and /extras/advice:
-
-settings with which other programs use this server, as in `jan-serve connect`; the suggested models that `POST
-/models/pull` knows by a short name, and which of them suit a purpose and this machine.
-"""
+"""/extras/clients, /extras/catalogue, /extras/advice: settings of programs, models, and which suit this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from jan_serve.errors import ModelNotFound
 from jan_serve.http.replies import json_reply
 from jan_serve.store.hub.references import Catalogue, CatalogueEntry
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.model_advice import PURPOSES, Advice, advised, purpose_named, this_machine
+from jan_serve.store.model_advice import PURPOSES, advised, purpose_named, this_machine
 from jan_serve.store.model_memory import FreeMemory
 
 _GB = 10**9
@@ -121,7 +117,15 @@ def catalogue_router(path: Path | None, free_memory: Callable[[], FreeMemory] | 
                 cores=machine.cores,
                 bandwidth=machine.bandwidth,
             ),
-            data=[_advised(one, machine.free.usable) for one in found],
+            data=[
+                AdvisedModel(
+                    **_suggested(one.entry, machine.free.usable).model_dump(),
+                    bytes_per_token=one.bytes_per_token,
+                    tokens_per_second=one.speed,
+                    reason=one.reason,
+                )
+                for one in found
+            ],
         ).model_dump()
 
     @router.get("/extras/advice", summary="Models for this machine", response_model=ModelAdvice)
@@ -135,15 +139,6 @@ def catalogue_router(path: Path | None, free_memory: Callable[[], FreeMemory] | 
         return json_reply(await asyncio.to_thread(advice, for_))
 
     return router
-
-
-def _advised(advice: Advice, usable: int) -> AdvisedModel:
-    return AdvisedModel(
-        **_suggested(advice.entry, usable).model_dump(),
-        bytes_per_token=advice.bytes_per_token,
-        tokens_per_second=advice.speed,
-        reason=advice.reason,
-    )
 
 
 def _suggested(entry: CatalogueEntry, usable: int | None) -> SuggestedModel:
@@ -214,12 +209,10 @@ def clients_router(models: ServedModels, library: ModelLibrary, needs_key: bool)
 
 
 def _first(models: tuple[EditorModel, ...], requested: str | None, default: str | None) -> EditorModel:
-    chats = [model for model in models if model.is_chat]
-    chats.sort(key=lambda model: model.name != default)
-    found = [model for model in chats if requested is None or model.name == requested]
+    found = [model for model in models if model.is_chat and requested in (None, model.name)]
     if not found:
         raise ModelNotFound(requested or "")
-    return found[0]
+    return min(found, key=lambda model: model.name != default)
 
 
 def _clients(facts: ServerFacts) -> list[Client]:
@@ -230,14 +223,10 @@ def _clients(facts: ServerFacts) -> list[Client]:
     for name, make in RECIPES.items():
         recipe = make(facts, shown_folders(sys.platform))
         change = recipe.change
+        path = change.path.as_posix() if change is not None else None
+        settings = change.merge("").rstrip("\n") if change is not None else None
         found.append(
-            Client(
-                id=name,
-                title=recipe.title,
-                path=change.path.as_posix() if change is not None else None,
-                settings=change.merge("").rstrip("\n") if change is not None else None,
-                steps=list(recipe.steps),
-            )
+            Client(id=name, title=recipe.title, path=path, settings=settings, steps=list(recipe.steps))
         )
     return found
 

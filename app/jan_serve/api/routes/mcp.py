@@ -74,28 +74,6 @@ class ToolCallResult(BaseModel):
     failed: bool
 
 
-class _OpenServers:
-    """The servers of the file, started by the first request, and anew once the file names others."""
-
-    def __init__(self) -> None:
-        self._named: tuple[McpServer, ...] = ()
-        self._servers: McpServers | None = None
-
-    async def named(self, named: tuple[McpServer, ...]) -> McpServers:
-        """Raises SettingsError if a package is missing."""
-        from jan_serve.mcp.sessions import McpServers
-
-        if self._servers is None or named != self._named:
-            before, self._servers, self._named = self._servers, McpServers(named), named
-            if before is not None:
-                await before.close()
-        return self._servers
-
-    async def close(self) -> None:
-        if self._servers is not None:
-            await self._servers.close()
-
-
 def mcp_router(settings: Settings, at_end: Callable[[Callable[[], Awaitable[None]]], None]) -> APIRouter:
     """at_end: gets what ends the servers."""
 
@@ -105,12 +83,29 @@ def mcp_router(settings: Settings, at_end: Callable[[Callable[[], Awaitable[None
     router = APIRouter(
         route_class=JsonRoute, tags=["Extras"], responses=_ERRORS, dependencies=[Depends(check)]
     )
-    running = _OpenServers()
-    at_end(running.close)
+    named: tuple[McpServer, ...] = ()
+    running: McpServers | None = None
+
+    async def close() -> None:
+        if running is not None:
+            await running.close()
+
+    at_end(close)
 
     async def opened() -> McpServers:
+        """The servers of the file, started by the first request, and anew once the file names others.
+
+        Raises SettingsError if a package is missing.
+        """
+        from jan_serve.mcp.sessions import McpServers
+
+        nonlocal named, running
         servers = read_servers(settings.mcp_file) if settings.mcp_file is not None else ()
-        return await running.named(servers)
+        if running is None or servers != named:
+            before, running, named = running, McpServers(servers), servers
+            if before is not None:
+                await before.close()
+        return running
 
     @router.get("/extras/mcp", summary="MCP servers", response_model=ToolServerList)
     async def list_servers(request: Request) -> Response:

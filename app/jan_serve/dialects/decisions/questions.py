@@ -1,7 +1,4 @@
-"""Wire types of typed decisions, with caps of a request beside the size of its body, and the questions that they ask.
-
-System One's types are those of https://docs.typesafe.ai/api, as llama-server has them.
-"""
+"""Typed decisions: their wire types (System One's: https://docs.typesafe.ai/api), caps, and the questions they ask."""
 
 from __future__ import annotations
 

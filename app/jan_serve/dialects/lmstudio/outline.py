@@ -1,5 +1,4 @@
-"""Where LM Studio's routes are, and what a proxy knows of them. Errors are OpenAI's, as on the routes that its clients
-use otherwise."""
+"""Where LM Studio's routes are, and what a proxy knows of them. Errors are OpenAI's, as elsewhere in its API."""
 
 from __future__ import annotations
 

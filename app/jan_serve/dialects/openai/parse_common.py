@@ -1,7 +1,4 @@
-"""Fields that several of OpenAI's requests share as core values:
-
-choices, `lora`, reasoning, template, sampling, `logit_bias`, stop conditions. Pure.
-"""
+"""Fields that several of OpenAI's requests share, as core values. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Parts that replies of several endpoints share: id, time and model, token counts, timings, log-probabilities,
-
-and pages of lists. Pure.
-"""
+"""What several replies share: head, token counts, timings, log-probabilities, progress, pages of lists. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""POST /v1/audio/transcriptions:
-
-reads its form as a chat with the sound and an instruction, and renders the transcription, whole and as events.
-"""
+"""POST /v1/audio/transcriptions: a form as a chat with the sound and an instruction, and its answer as a text."""
 
 from __future__ import annotations
 

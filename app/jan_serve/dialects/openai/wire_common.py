@@ -1,7 +1,4 @@
-"""Fields that OpenAI's generation requests share, with those that constrain the text:
-
-`response_format` and its names in other servers' APIs.
-"""
+"""Fields that OpenAI's generation requests share, with other servers' names of `response_format`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Fields of generation requests that several dialects share:
-
-which ones a request sets, ranges, stop strings, efforts of reasoning, repeated texts, how long a model stays. Pure.
-"""
+"""Fields of generation requests that dialects share: ranges, stops, repetition, how long a model stays. Pure."""
 
 from __future__ import annotations
 
