@@ -18,6 +18,7 @@ from typing import Final, cast
 from jan_serve.cluster.cluster_file import read_cluster_file
 from jan_serve.cluster.head import read_record, record_file
 from jan_serve.config.settings_loader import load_settings
+from jan_serve.control.control_plane import try_model
 from jan_serve.errors import InvalidModel, InvalidRequest, JanServeError, SettingsError, StoreError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.proxy.fleet_file import FleetFile
@@ -32,7 +33,6 @@ from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import own_command
-from jan_serve.supervisor.workers.trial_load import try_model
 from tests.fuzz import file_seeds as seeds
 from tests.fuzz.judging import Finding, Fuzz, judging
 from tests.fuzz.mutate import changed, damaged, rewritten

@@ -1,5 +1,11 @@
-"""The server's implementation of LMDeploy's control routes.
-New weights of a served model are collected, merged and tested, then swapped in between requests."""
+"""The server's implementation of LMDeploy's control routes: sleep mode, and new weights of served models.
+
+Sleep frees all memory by ending the workers, and rejects requests until the server is woken. LMDeploy's two levels and
+two tags (`lmdeploy/serve/openai/api_server.py`): level 1 keeps the prefix cache on disk, level 2 deletes it. A worker
+holds both weights and context, so memory is allocated again once both tags are awake.
+
+New weights are collected, merged and tested in a worker of their own, then swapped in between requests.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +13,166 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from jan_serve.config import Settings
-from jan_serve.core.models import ModelSource
+from jan_serve.core.models import ModelFacts, ModelSource
+from jan_serve.core.placement import PlacementOptions
+from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.options import LmdeployOptions
-from jan_serve.errors import InvalidModel, InvalidRequest
-from jan_serve.ipc.messages import EngineSettings
+from jan_serve.errors import Asleep, InvalidModel, InvalidRequest, JanServeError
+from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel
 from jan_serve.store.files import cache_dir
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.sleep_mode import Sleeper
 from jan_serve.supervisor.models.source_resolver import SourceResolver, UpdatedWeights
 from jan_serve.supervisor.workers.child_process import own_command
-from jan_serve.supervisor.workers.trial_load import try_model
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import manager_limits
 
 logger = logging.getLogger(__name__)
+
+TAGS: Final = frozenset({"weights", "kv_cache"})
+MESSAGE: Final = "Engine is sleeping; call POST /wakeup before inference (e.g. tags=weights&tags=kv_cache)."
+_SLEEP_DRAIN_S: Final = 0.2
+"""Grace period for running requests."""
+
+
+class Sleeper:
+    """Suspends and resumes a model manager. Event loop only; calls during a sleep run after it, in turn."""
+
+    def __init__(self, manager: ModelManager, delete_caches: Callable[[], None]) -> None:
+        """delete_caches: deletes the prefix caches on disk; blocks, called in a thread."""
+        self._manager = manager
+        self._delete_caches = delete_caches
+        self._asleep: frozenset[str] = frozenset()
+        self._loaded: tuple[str, ...] = ()
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_sleeping(self) -> bool:
+        """Whether requests are rejected: until both tags are awake."""
+        return bool(self._asleep)
+
+    async def sleep(self, level: int) -> None:
+        """End all workers; running requests have a grace period, then fail with Asleep. Returns when memory is free.
+        New requests are rejected at once. It does not wait for the loads of an earlier wake."""
+        # Only a sleep waits while it holds the lock, and requests are rejected by then.
+        async with self._lock:
+            if not self._asleep:
+                # With those that an earlier wake has still to load.
+                models = self._manager.snapshot().models
+                present = (model.name for model in models if model.state in ("ready", "loading"))
+                self._loaded = tuple(dict.fromkeys((*self._loaded, *present)))
+            self._asleep = TAGS
+            await self._manager.suspend(Asleep(MESSAGE, retry_after=None), _SLEEP_DRAIN_S)
+            if level > 1:
+                await asyncio.to_thread(self._delete_caches)
+            logger.info("asleep (level %d)", level)
+
+    async def wake(self, tags: Iterable[str]) -> None:
+        """Wake these parts; none means all. The last one reloads the models that were loaded, and waits for them.
+        Tags that are awake are ignored. A sleep in progress finishes first."""
+        async with self._lock:
+            wanted = frozenset(tags)
+            unknown = wanted - self._asleep
+            if unknown:
+                logger.warning("cannot wake what is not asleep: %s", ", ".join(sorted(unknown))[:200])
+            was_asleep = self.is_sleeping
+            self._asleep = self._asleep - wanted if wanted else frozenset()
+            if not was_asleep or self._asleep:
+                return
+            self._manager.resume()
+            loaded = self._loaded
+        try:
+            await asyncio.gather(*(self._load(name) for name in loaded))
+        finally:
+            if not self._asleep:
+                self._loaded = ()
+        if not self._asleep:
+            logger.info("awake")
+
+    async def _load(self, name: str) -> None:
+        try:
+            await self._manager.load(name)
+        except JanServeError as error:
+            logger.warning("cannot load %s after waking: %s", name, error.message)
+
+
+_N_CTX = 256
+_PROMPT = "Hello"
+
+
+async def try_model(
+    name: str, path: str, settings: EngineSettings, command: Sequence[str], limits: WorkerLimits
+) -> None:
+    """Returns once the file gave a token and its worker is gone. Runs on the CPU from the mapped file, whatever the
+    settings, to need little memory beside the loaded models. Raises InvalidModel with the reason,
+    InsufficientMemory."""
+    changed = asyncio.Event()
+    worker = WorkerProcess(name, command, limits, on_change=changed.set)
+    load = LoadModel(path=path, settings=_small(settings))
+    try:
+        await worker.start(load)
+        while worker.outcome is None:
+            changed.clear()
+            await changed.wait()
+        match worker.outcome:
+            case ModelFacts() as facts:
+                client = WorkerEngineClient(name, facts, worker)
+                worker.listen(client)
+                await _use(client)
+            case WorkerEnd() as end:
+                raise InvalidModel(f"the updated model could not be loaded: {end}")
+            case error:
+                raise error
+    except OSError as error:
+        raise InvalidModel(f"the updated model could not be tried: {error.strerror}") from None
+    finally:
+        await worker.stop()
+
+
+async def _use(client: WorkerEngineClient) -> None:
+    """Raises InvalidModel if the model computes nothing."""
+    try:
+        if client.facts.is_embedding_model:
+            await client.ask(EmbedRequest(inputs=(_PROMPT,)))
+            return
+        request = EngineRequest(
+            id=client.next_id(),
+            prompt=(_PROMPT,),
+            sampling=SamplingParams(temperature=0.0),
+            stopping=StopConditions(max_tokens=1),
+            cache_salt="",
+        )
+        async for _ in client.generate(request):
+            pass
+    except JanServeError as error:
+        raise InvalidModel(f"the updated model does not work: {error.message}") from None
+
+
+def _small(settings: EngineSettings) -> EngineSettings:
+    return msgspec.structs.replace(
+        settings,
+        n_ctx=_N_CTX,
+        parallel=1,
+        placement=PlacementOptions(n_gpu_layers=0),
+        rpc=(),
+        use_mmap=True,
+        use_mlock=False,
+        cache_sequences=0,
+        cache_ram_bytes=0,
+        cache_disk_bytes=0,
+        cache_dir=None,
+    )
 
 
 class WeightUpdater:

@@ -80,7 +80,6 @@ def plan_devices(
     if not settings.parts.layers:
         return msgspec.structs.replace(_of_unread(settings, chosen), warning=warning)
     found: DevicePlan | None = None
-    planner: LayerPlanner | None = None
     for length in _lengths(settings, with_devices=bool(chosen)):
         work = Workload(settings.parts, _context(settings, length))
         planner = LayerPlanner(work, chosen, main_total, options)
@@ -201,6 +200,7 @@ def device_shares(plan: Plan, work: Workload, main_total: int) -> tuple[DeviceSh
     weights += work.experts(0, start) + sum(work.experts(run.first, run.experts) for run in plan.runs)
     if parts.tied_output and not plan.runs:
         weights -= parts.output_bytes
+    n_here = min(start, work.n_blocks)
     here = DeviceShare(
         device=MAIN_MEMORY,
         kind="cpu",
@@ -208,8 +208,8 @@ def device_shares(plan: Plan, work: Workload, main_total: int) -> tuple[DeviceSh
         weights=weights,
         cache=work.cache(0, start),
         compute=work.compute(blocks=start > 0 or bool(left), output=not plan.runs),
-        first=0 if min(start, work.n_blocks) else None,
-        last=min(start, work.n_blocks) - 1 if min(start, work.n_blocks) else None,
+        first=0 if n_here else None,
+        last=n_here - 1 if n_here else None,
         output=not plan.runs,
         experts_first=left[0] if left else None,
         experts_last=left[-1] if left else None,

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 from jan_serve.errors import InsufficientStorage, InvalidRequest, Unavailable
-from jan_serve.store.files import TEMPORARY_SUFFIX, check_room, flush_folder, storage_error, writing_to
+from jan_serve.store.files import (
+    TEMPORARY_SUFFIX,
+    check_room,
+    file_stamp,
+    flush_folder,
+    storage_error,
+    writing_to,
+)
 from jan_serve.store.gguf.header_checks import check_adapter
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
@@ -106,10 +113,9 @@ class Blobs:
             first = record.files[0]
             path = self._models_dir / first.path
             if record.source.kind in ("hub", "created") and first.sha256 == sha256 and len(record.files) == 1:
-                with contextlib.suppress(OSError):
-                    status = path.stat()
-                    if record.describes(status.st_size, status.st_mtime_ns):
-                        return path
+                stamp = file_stamp(path)
+                if stamp is not None and record.describes(stamp[1], stamp[0]):
+                    return path
         return None
 
     async def receive(self, sha256: str, n_bytes: int, chunks: AsyncIterator[bytes]) -> None:
@@ -230,13 +236,9 @@ class Blobs:
 
     def _by_age(self) -> list[tuple[float, Path]]:
         """Uploads with their ages in seconds, the oldest first; without those that are being written here."""
-        found: list[tuple[float, Path]] = []
-        for entry in os.scandir(self._folder):
-            path = Path(entry.path)
-            with contextlib.suppress(OSError):
-                if path not in self._unfinished:
-                    found.append((time.time() - entry.stat().st_mtime, path))
-        return sorted(found, reverse=True)
+        paths = (Path(entry.path) for entry in os.scandir(self._folder))
+        stamps = ((path, file_stamp(path)) for path in paths if path not in self._unfinished)
+        return sorted(((time.time() - stamp[0] / 1e9, path) for path, stamp in stamps if stamp), reverse=True)
 
 
 def _move(source: Path, target: Path) -> None:

@@ -55,11 +55,6 @@ def is_model_name(file: str) -> bool:
     return file.lower().endswith(_SUFFIX) and not is_projector_name(file) and "imatrix" not in file.lower()
 
 
-def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
-    """The projectors of `projectors_among` for one model."""
-    return projectors_among(files)(model)
-
-
 def projectors_among(
     files: Sequence[str], unmarked: Collection[str] = ()
 ) -> Callable[[str], tuple[str, ...]]:
@@ -77,7 +72,8 @@ def projectors_among(
             if name in _UNNAMED:
                 closeness = 2 if len(models) == 1 else None
             else:
-                closeness = 0 if name == wanted else 1 if _extends(name, wanted) else None
+                extends = name.startswith(f"{wanted}-") or wanted.startswith(f"{name}-")
+                closeness = 0 if name == wanted else 1 if extends else None
             if closeness is not None:
                 ranked.append((closeness, preference(file), file))
         return tuple(file for _, _, file in sorted(ranked))
@@ -89,11 +85,6 @@ def _own_stem(file: str) -> str:
     """The name without suffix, part, quantisation and the mark of projectors."""
     stem = _MARK.sub("-", _PART_END.sub("", file[: -len(_SUFFIX)])).strip("-_.")
     return _QUANTISATION.sub("", stem).casefold()
-
-
-def _extends(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return long.startswith(f"{short}-")
 
 
 def preference(file: str) -> int:

@@ -22,9 +22,8 @@ import msgspec
 
 from jan_serve.core.models import HeaderFacts, Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
-from jan_serve.store.default_model import ChosenModel, LastModel, likeliest
-from jan_serve.store.file_names import projectors_for
-from jan_serve.store.files import user_path, writing_to
+from jan_serve.store.file_names import projectors_among
+from jan_serve.store.files import file_stamp, user_path, writing_to
 from jan_serve.store.gguf.model_file import ModelFile, ProjectorFile, read_model_file, read_projector
 from jan_serve.store.index import (
     DefaultModel,
@@ -38,13 +37,16 @@ from jan_serve.store.index import (
 )
 from jan_serve.store.model_folder import ModelFolder, entry_of_file
 from jan_serve.store.model_names import (
+    ChosenModel,
     ConfiguredEntries,
     ConfiguredNames,
+    LastModel,
     adapter_matches,
     best_matches,
     canonical_name,
     deletion_matches,
     exact_matches,
+    likeliest,
     without_suffix,
 )
 
@@ -57,6 +59,8 @@ _SUFFIX: Final = ".gguf"
 _log: Final = logging.getLogger(__name__)
 
 _name_of: Final = operator.attrgetter("name")
+_FileKey = tuple[str, int, int]
+"""Path, time of the last change and size."""
 
 
 class ModelResolver:
@@ -87,9 +91,9 @@ class ModelResolver:
         self._thinks = thinks
         self._can_pull = can_pull
         self._configured = ConfiguredEntries(names) if names is not None else None
-        self._headers: dict[tuple[str, int, int], ModelFile] = {}
-        self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
-        self._faulty: set[tuple[str, int, int]] = set()
+        self._headers: dict[_FileKey, ModelFile] = {}
+        self._projectors: dict[_FileKey, ProjectorFile | None] = {}
+        self._faulty: set[_FileKey] = set()
         """Projectors that the last load could not use, as in `_projectors`."""
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._chosen, self._last = ChosenModel(models_dir), LastModel(models_dir)
@@ -344,13 +348,10 @@ class ModelResolver:
         return entry_of_file(name, path, origin=origin, projectors=_projectors_beside(path))
 
 
-def _key(path: Path) -> tuple[str, int, int] | None:
-    """Path, size and time of the last change. None if the file is missing."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return str(path), status.st_size, status.st_mtime_ns
+def _key(path: Path) -> _FileKey | None:
+    """None if the file is missing."""
+    stamp = file_stamp(path)
+    return None if stamp is None else (str(path), *stamp)
 
 
 def as_configured(facts: HeaderFacts, entry: ModelEntry) -> HeaderFacts:
@@ -373,7 +374,7 @@ def _projectors_beside(path: Path) -> tuple[Path, ...]:
         files = os.listdir(path.parent)
     except OSError:
         return ()
-    return tuple(path.with_name(file) for file in projectors_for(path.name, files))
+    return tuple(map(path.with_name, projectors_among(files)(path.name)))
 
 
 def check_name(name: str) -> None:
@@ -405,7 +406,7 @@ def _check_is_no_path(text: str) -> None:
 
 
 def _near(name: str, known: list[str]) -> list[str]:
-    by_fold = {item.casefold(): item for item in known}
-    close = difflib.get_close_matches(name.casefold(), list(by_fold), n=3)
-    parts = [fold for fold in by_fold if name.casefold() in fold and fold not in close]
-    return [by_fold[fold] for fold in (*close, *parts)][:3]
+    by_fold, folded = {item.casefold(): item for item in known}, name.casefold()
+    close = difflib.get_close_matches(folded, list(by_fold), n=3)
+    parts = (fold for fold in by_fold if folded in fold)
+    return [by_fold[fold] for fold in dict.fromkeys((*close, *parts))][:3]

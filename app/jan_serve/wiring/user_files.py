@@ -95,7 +95,7 @@ class SchemaFiles:
         by_id: dict[str, Any] = {}
         for path in files:
             try:
-                schema = _schema(path)
+                schema = msgspec.json.decode(read_limited(path, MAX_FILE_BYTES), type=dict[str, Any])
             except (OSError, ValueError, RecursionError) as error:
                 if isinstance(error, OSError):
                     raise_if_exhausted(error)
@@ -106,15 +106,6 @@ class SchemaFiles:
                 if isinstance(name := schema.get(key), str):
                     by_id.setdefault(urldefrag(name)[0], schema)
         return {**by_path, **by_id}
-
-
-def _schema(path: Path) -> dict[str, Any]:
-    """Raises OSError, ValueError or RecursionError."""
-    try:
-        data = read_limited(path, MAX_FILE_BYTES)
-    except TooLarge:
-        raise ValueError(f"longer than {MAX_FILE_BYTES} bytes") from None
-    return msgspec.json.decode(data, type=dict[str, Any])
 
 
 class TemplateFiles:

@@ -9,7 +9,7 @@ import pytest
 from jan_serve.errors import InvalidModel
 from jan_serve.resources import builtin_model
 from jan_serve.store import file_names
-from jan_serve.store.file_names import PartName, is_projector_name, projectors_for
+from jan_serve.store.file_names import PartName, is_projector_name, projectors_among
 from jan_serve.store.gguf.model_file import read_projector
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector
 
@@ -65,8 +65,8 @@ FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("model", "files", "found"), FOLDERS.values(), ids=FOLDERS)
 def test_projectors_of_a_folder(model: str, files: list[str], found: tuple[str, ...]) -> None:
-    assert projectors_for(model, files) == found
-    assert projectors_for(model, files[::-1]) == found
+    assert projectors_among(files)(model) == found
+    assert projectors_among(files[::-1])(model) == found
 
 
 def test_a_projector_is_known_by_its_name() -> None:

@@ -18,11 +18,11 @@ from jan_serve.config.config_file import read_config_file
 from jan_serve.core.measurements import Calibration
 from jan_serve.core.models import Variant
 from jan_serve.errors import InsufficientStorage, JanServeError, StoreError, Unavailable
-from jan_serve.store.default_model import ChosenModel
 from jan_serve.store.files import LaterFormat, check_format, check_room, storage_error, write_atomically
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source, VariantIndex
 from jan_serve.store.measurements import CalibrationIndex, SelfChecks
+from jan_serve.store.model_names import ChosenModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring.user_files import GrammarFiles, read_template
 from tests.unit.core.test_measurements import OLD

@@ -12,10 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError, Unavailable
-from jan_serve.store.default_model import LastModel
 from jan_serve.store.index import STATE_FOLDER, ModelEntry, ModelIndex
 from jan_serve.store.model_folder import ModelFolder
-from jan_serve.store.model_names import ConfiguredNames
+from jan_serve.store.model_names import ConfiguredNames, LastModel
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.descriptors import no_descriptors
 from tests.unit.store.gguf_builder import BOOL, GgufBytes, key, string_key, uint_key

@@ -236,9 +236,6 @@ class _HeaderReader:
             return self._string(f"the value of {key!r}")
         if kind == _ARRAY:
             return self._array(key)
-        return self._scalar(kind, key)
-
-    def _scalar(self, kind: int, key: str) -> Scalar:
         form = _SCALARS.get(kind)
         if form is None:
             raise _Malformed(f"the key {key!r} has the unknown type {kind}")

@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
@@ -298,29 +298,18 @@ async def _alone(partials: PartialFolder, file: Download, watcher: DownloadWatch
     """Waits for transfers of this digest or to this place, in any process, and follows the bytes of such a one."""
     locks = partials.locks(file)
     is_noted = False
-    try:
-        while not _acquired(locks):
-            if not is_noted:
-                watcher.note(f"{file.name}: another download of it is running; waiting.")
-                is_noted = True
-            watcher.received(partials.n_kept(file.sha256))
-            await asyncio.sleep(_LOCK_POLL_S)
-        yield
-    finally:
-        _release(locks)
-
-
-def _acquired(locks: Sequence[filelock.BaseFileLock]) -> bool:
-    """All of them, or none."""
-    try:
-        for lock in locks:
-            lock.acquire(timeout=0)
-    except filelock.Timeout:
-        _release(locks)
-        return False
-    return True
-
-
-def _release(locks: Sequence[filelock.BaseFileLock]) -> None:
-    for lock in locks:
-        lock.release()
+    while True:
+        with contextlib.ExitStack() as held:
+            try:
+                for lock in locks:
+                    held.enter_context(lock.acquire(timeout=0))
+            except filelock.Timeout:
+                pass
+            else:
+                yield
+                return
+        if not is_noted:
+            watcher.note(f"{file.name}: another download of it is running; waiting.")
+            is_noted = True
+        watcher.received(partials.n_kept(file.sha256))
+        await asyncio.sleep(_LOCK_POLL_S)

@@ -173,9 +173,9 @@ class LoadedModels:
         """Unload models that were idle for their keep-alive. Returns the seconds until the next one is due."""
         now = self._clock()
         due: list[float] = []
-        for resident in self.residents.values():
-            left_s = resident.ttl_left_s(self.histories[resident.source.name].retention, now)
-            if left_s is None or resident.leases or self.queue.waiting(resident.source.name):
+        for name, resident in self.residents.items():
+            left_s = resident.ttl_left_s(self.histories[name].retention, now)
+            if left_s is None or resident.leases or self.queue.waiting(name):
                 continue
             if left_s > 0:
                 due.append(left_s)

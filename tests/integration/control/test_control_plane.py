@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from jan_serve.control.control_plane import MESSAGE, Sleeper
 from jan_serve.core.models import ManagerSnapshot
 from jan_serve.errors import Asleep, JanServeError
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.sleep_mode import MESSAGE, Sleeper
 from tests.support.engines import fake_manager
 
 pytestmark = pytest.mark.anyio
