@@ -1,7 +1,4 @@
-"""The Ray head that `jan-serve cluster up` starts where no Ray cluster runs yet, and the record of what it started.
-
-`status`, `down` and the next `up` read the record.
-"""
+"""The Ray head that `jan-serve cluster up` starts where no Ray cluster runs yet, and the record of what it started."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The only module that imports Ray: connects to a cluster, looks at its machines, deploys the replicas.
-
-Ray is an optional dependency, without types here. It reads its environment when it is imported: `prepare` comes first.
-"""
+"""The only module that imports Ray, which reads its environment then: `prepare` comes first. Without types here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What Ray Serve keeps running on a machine: one server, which is a node of the proxy like any other.
-
-The server is a `jan-serve cluster-replica` process: takes its settings on standard input, and drains when that ends.
-"""
+"""What Ray Serve keeps running on a machine: a server process, which is a node of the proxy like any other."""
 
 from __future__ import annotations
 

@@ -107,7 +107,6 @@ class Sleeper:
             logger.warning("cannot load %s after waking: %s", name, error.message)
 
 
-_N_CTX = 256
 _PROMPT = "Hello"
 
 
@@ -119,9 +118,21 @@ async def try_model(
     InsufficientMemory."""
     changed = asyncio.Event()
     worker = WorkerProcess(name, command, limits, on_change=changed.set)
-    load = LoadModel(path=path, settings=_small(settings))
+    small = msgspec.structs.replace(
+        settings,
+        n_ctx=256,
+        parallel=1,
+        placement=PlacementOptions(n_gpu_layers=0),
+        rpc=(),
+        use_mmap=True,
+        use_mlock=False,
+        cache_sequences=0,
+        cache_ram_bytes=0,
+        cache_disk_bytes=0,
+        cache_dir=None,
+    )
     try:
-        await worker.start(load)
+        await worker.start(LoadModel(path=path, settings=small))
         while worker.outcome is None:
             changed.clear()
             await changed.wait()
@@ -157,22 +168,6 @@ async def _use(client: WorkerEngineClient) -> None:
             pass
     except JanServeError as error:
         raise InvalidModel(f"the updated model does not work: {error.message}") from None
-
-
-def _small(settings: EngineSettings) -> EngineSettings:
-    return msgspec.structs.replace(
-        settings,
-        n_ctx=_N_CTX,
-        parallel=1,
-        placement=PlacementOptions(n_gpu_layers=0),
-        rpc=(),
-        use_mmap=True,
-        use_mlock=False,
-        cache_sequences=0,
-        cache_ram_bytes=0,
-        cache_disk_bytes=0,
-        cache_dir=None,
-    )
 
 
 class WeightUpdater:

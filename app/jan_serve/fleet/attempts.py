@@ -1,7 +1,4 @@
-"""The nodes that a request was at, and whether it may go to another one, until its answer has begun.
-
-Retries are a share of all requests, so that they cannot multiply an overload.
-"""
+"""The nodes that a request was at, and whether it may go to another one. Retries are a share of all requests."""
 
 from __future__ import annotations
 

@@ -103,10 +103,14 @@ class Assignment:
         node = self.node
         self.begin_answer(now)
         node.in_flight -= 1
+        if outcome is Outcome.DONE or outcome is Outcome.REFUSED:
+            node.failing_s = None
+            node.breaker.succeed(now)
+        if outcome is Outcome.FAILED or outcome is Outcome.REFUSED:
+            self._index.forget(self.keys.keys, node)
         match outcome:
             case Outcome.DONE:
-                node.heard_s, node.failing_s = now, None
-                node.breaker.succeed(now)
+                node.heard_s = now
                 node.latencies.append(now - self.started)
                 if not self.is_streamed:
                     node.rate.observe(self._work, now - self.started, streamed=False)
@@ -116,13 +120,10 @@ class Assignment:
                 node.failures += 1
                 node.failing_s = now if node.failing_s is None else node.failing_s
                 node.breaker.fail(now, self._trial)
-                self._index.forget(self.keys.keys, node)
-            case Outcome.REFUSED:
-                node.failing_s = None
-                node.breaker.succeed(now)
-                self._index.forget(self.keys.keys, node)
             case Outcome.LEFT:
                 node.breaker.leave(self._trial)
+            case Outcome.REFUSED:
+                pass
 
     def _learn(self, prompt_tokens: int, cached_tokens: int) -> None:
         """How much of what it should have cached the node still has: one that holds too many prompts drops some."""

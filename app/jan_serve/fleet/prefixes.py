@@ -1,7 +1,4 @@
-"""Keys of the prefixes of prompts, and which node has which prefix cached, as far as the proxy can know.
-
-Equal keys mean equal prefixes, and no text is kept. The index is bounded: the least recently used go first.
-"""
+"""Keys of the prefixes of prompts, without their text, and which node has which prefix cached, as far as is known."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Uploaded files, by digest, until a model is made of them; SHA-256 of files in threads.
-
-Uploads are in a hidden folder of the models folder; a file becomes visible there only once its digest is checked.
-"""
+"""Uploads by digest, hidden in the models folder until a model is made of them; SHA-256 of files in threads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What is kept of models in small files beside them (source, digests, facts, variants), and what a model is.
 
-The folder determines which models exist; the index only adds to that. Damage is limited to one record, and writers do
-not share files. A record is valid while the size and modification time of its first file are unchanged.
+The folder determines which models exist; the index only adds to that. Damage is limited to one record.
 """
 
 from __future__ import annotations

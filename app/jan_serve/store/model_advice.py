@@ -1,7 +1,4 @@
-"""Advises which models of the catalogue suit a purpose and a machine.
-
-Each token that a model writes reads all weights that it uses, so the memory's bandwidth bounds the speed on a CPU.
-"""
+"""Advises which models of the catalogue suit a purpose on a machine, whose memory bandwidth bounds a CPU's speed."""
 
 from __future__ import annotations
 

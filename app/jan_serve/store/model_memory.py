@@ -1,7 +1,4 @@
-"""Estimates the memory of a model (pure), and says how much of the free memory models may use.
-
-The estimate is from header and settings, or before a download from the size of its files.
-"""
+"""Estimates the memory of a model from its header, or its files' size, and how much of the free memory it may use."""
 
 from __future__ import annotations
 

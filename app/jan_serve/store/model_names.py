@@ -1,7 +1,4 @@
-"""Finds the models that a name means, and that of requests without a name; gives models their configured names.
-
-A name is matched by exact name, file name, alias, `repo:quant` or unique prefix.
-"""
+"""Finds the models that a name means, and that of requests without a name; gives models their configured names."""
 
 from __future__ import annotations
 

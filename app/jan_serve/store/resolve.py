@@ -1,7 +1,7 @@
 """Resolves model names to files: in the models folder, --model, and the built-in model.
 
-Names from requests are only compared with existing files, and never become paths. Listing blocks on the disk for a few
-milliseconds; reading a header (once per file and change) for up to some tenths of a second.
+Names from requests are only compared with existing files. Listing blocks on the disk for some milliseconds, reading a
+header (once per file and change) for up to some tenths of a second.
 """
 
 from __future__ import annotations

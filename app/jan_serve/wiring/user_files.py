@@ -1,7 +1,4 @@
-"""Reads the files that users keep for requests: grammars, JSON Schemas and chat templates.
-
-An edit applies from the next request.
-"""
+"""Reads the files that users keep for requests: grammars, JSON Schemas and chat templates. Edits apply at once."""
 
 from __future__ import annotations
 

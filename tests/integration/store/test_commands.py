@@ -222,7 +222,7 @@ def test_files_put_there_by_hand_are_asked_about(configured: Bench, run: Command
     mine.write_bytes(model_bytes(1000))
     run.json("ls")
     assert run("rm", "mine") == 2
-    assert "not deleted without confirmation" in run.err and "--yes" in run.err
+    assert "nothing was deleted" in run.err and "--yes" in run.err
     assert mine.exists()
     assert run("rm", "mine", "nothing", "--yes") == 2
     assert mine.exists()

@@ -1,6 +1,4 @@
-"""Checks headers of models and LoRA adapters before a worker loads the files.
-
-Refused are values at which llama.cpp would end the worker. It checks shapes itself.
+"""Checks headers of models and LoRA adapters for values at which llama.cpp, which checks shapes, ends the worker.
 
 Sources: the assertions of llama.cpp's `llama_model_base::load_hparams` and `llama_vocab::impl::load`, ggml's table
 of types; `llama-adapter.cpp` for keys and names of adapters.

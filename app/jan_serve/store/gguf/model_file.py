@@ -1,7 +1,6 @@
-"""Reads the facts of a model from its headers, before a worker loads it: architecture, sizes per block, split parts.
+"""Reads the facts of a model from its headers, before a worker loads it, and rejects files that can never be served.
 
-Rejects files that can never be served (an adapter, a projector, a missing part) with the reason, before they crash
-the worker. Tensors belong to blocks, input and output as llama.cpp assigns them.
+Tensors belong to blocks, input and output as llama.cpp assigns them.
 """
 
 from __future__ import annotations
@@ -135,14 +134,14 @@ def length_of(header: GgufHeader, key: str) -> int:
 
 def _state_elements(header: GgufHeader, architecture: str, n_layer: int, recurrent: list[bool]) -> list[int]:
     """float32 values of a sequence's state in each block (llama_hparams::n_embd_r, n_embd_s)."""
-    n_embd = length_of(header, f"{architecture}.embedding_length")
-    conv, inner, state, groups = (
-        length_of(header, f"{architecture}.ssm.{name}")
-        for name in ("conv_kernel", "inner_size", "state_size", "group_count")
-    )
-    short = length_of(header, f"{architecture}.shortconv.l_cache")
-    head = length_of(header, f"{architecture}.wkv.head_size")
-    shifts = length_of(header, f"{architecture}.token_shift_count") or 2
+
+    def length(key: str) -> int:
+        return length_of(header, f"{architecture}.{key}")
+
+    n_embd, short, head = length("embedding_length"), length("shortconv.l_cache"), length("wkv.head_size")
+    conv, inner = length("ssm.conv_kernel"), length("ssm.inner_size")
+    state, groups = length("ssm.state_size"), length("ssm.group_count")
+    shifts = length("token_shift_count") or 2
     if conv and inner:
         size = (conv - 1) * (inner + 2 * groups * state) + state * inner
     elif head:

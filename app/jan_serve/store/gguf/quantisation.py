@@ -1,9 +1,6 @@
-"""Lists ggml's types of tensors and files, reads quantisation labels in file names, and chooses the default one.
+"""ggml's types of tensors and files, quantisation labels in file names, and the default one.
 
-Pure.
-
-Sources: ggml.h and ggml.c; llama_ftype in llama.h. Labels are llama.cpp's and the community's variants of them
-(`UD-Q4_K_XL`, `Q4_K_P`).
+Sources: ggml.h and ggml.c; llama_ftype in llama.h. Labels are llama.cpp's and the community's variants of them.
 """
 
 from __future__ import annotations

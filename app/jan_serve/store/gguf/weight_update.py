@@ -21,7 +21,7 @@ import filelock
 import msgspec
 
 from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
-from jan_serve.store.files import storage_error
+from jan_serve.store.files import writing_to
 from jan_serve.store.gguf.gguf_header import GgufHeader, TensorInfo, read_gguf_header
 from jan_serve.store.gguf.quantisation import TENSOR_TYPES
 
@@ -130,7 +130,7 @@ def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -
     tensors = [replaced[old.name].tensor if old.name in replaced else old for old in base.tensors]
     sources = [replaced[old.name].header if old.name in replaced else base for old in base.tensors]
     size = base.data_offset + sum(_padded(tensor.n_bytes, base.alignment) for tensor in tensors)
-    try:
+    with writing_to(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         free = shutil.disk_usage(target.parent).free
         if size > free:
@@ -140,8 +140,6 @@ def merge(base: GgufHeader, replaced: Mapping[str, Replacement], target: Path) -
         with _new_file(target) as out:
             _write(out, base, tensors, sources)
             read_gguf_header(target)
-    except OSError as error:
-        raise storage_error(error, target.parent) from None
 
 
 @contextlib.contextmanager
@@ -315,27 +313,19 @@ class WeightUpdate:
         if collected + len(part) > limit:
             raise _invalid(f"the parts of this update are larger than {limit} bytes, twice the model")
         self._base = base
-        path = self._store(part)
+        path = self._path() / f"part-{len(self._parts)}.gguf"
+        self._parts.append(path)
+        with writing_to(path.parent):
+            path.write_bytes(part)
         try:
             update = read_gguf_header(path)
         except InvalidModel as error:
             raise _invalid(error.message) from None
         self._replaced.update(check_tensors(self._header, update))
 
-    def _store(self, part: bytes) -> Path:
-        path = self._path() / f"part-{len(self._parts)}.gguf"
-        self._parts.append(path)
-        try:
-            path.write_bytes(part)
-        except OSError as error:
-            raise storage_error(error, path.parent) from None
-        return path
-
     def _path(self) -> Path:
-        try:
+        with writing_to(self._root):
             return self._folder.path()
-        except OSError as error:
-            raise storage_error(error, self._root) from None
 
 
 def _check_kind(part: bytes) -> None:

@@ -117,10 +117,8 @@ class HubHttp:
                 failures = 1 if now > reached else failures + 1
                 reached = max(now, reached)
                 if failures >= self.retry_policy.tries:
-                    raise HubUnavailable(
-                        f"{self.host} failed {failures} times in a row; the last time: {failure.reason}.",
-                        retry_after=failure.wait_s or 60.0,
-                    ) from None
+                    reason = f"{self.host} failed {failures} times in a row; the last time: {failure.reason}."
+                    raise HubUnavailable(reason, retry_after=failure.wait_s or 60.0) from None
                 await asyncio.sleep(self._wait_for(failure, failures))
 
     async def answer(self, url: str, max_bytes: int, params: Mapping[str, str] | None = None) -> HubResponse:
@@ -132,9 +130,8 @@ class HubHttp:
                     return HubResponse(response.status_code, response.headers, b"")
                 encoding = response.headers.get("content-encoding", "identity").lower()
                 if encoding not in _ENCODINGS:
-                    raise HubError(
-                        f"{self.host} answers in the encoding {encoding!a}, which was not requested."
-                    )
+                    answer = f"answers in the encoding {encoding!a}, which was not requested"
+                    raise HubError(f"{self.host} {answer}.")
                 content = bytearray()
                 # Pieces are decoded one at a time: a decompression bomb costs only one piece.
                 async for piece in response.aiter_bytes():
@@ -190,10 +187,10 @@ class HubHttp:
             cause = failure.__cause__
             is_tls = any(isinstance(each, ssl.SSLError) for each in _causes(cause))
             if isinstance(cause, httpx2.ConnectError) and not self._reached and not is_tls:
-                raise Offline(
-                    f"{self.host} cannot be reached ({failure.reason}): this machine seems to be offline.",
-                    retry_after=60.0,
-                ) from None
+                reason = (
+                    f"{self.host} cannot be reached ({failure.reason}): this machine seems to be offline."
+                )
+                raise Offline(reason, retry_after=60.0) from None
             raise
         self._reached = True
         return response

@@ -1,7 +1,4 @@
-"""Pulls models from the hub: plans from a reference, then downloads missing files and records the model.
-
-Also finds pulled models whose files have newer versions there. Planning reads the hub's listing and writes nothing.
-"""
+"""Pulls models from the hub by plans, which write nothing, and finds pulled models that have newer files there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Parses references to models on the hub, and resolves the short names of the shipped catalogue.
-
-A reference is `org/repo`, optionally followed by `:QUANT` or a file, and may begin with the hub's URL. Names are
-validated before they become paths: rejected, never repaired.
-"""
+"""Parses references to models on the hub, which become paths only if they are valid; names of the shipped catalogue."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The GGUF files of a repository on the hub, and which of them a reference means.
-
-Reads listings (`/api/models/{repo}/revision/{revision}?blobs=true`), which are untrusted: skips files with unsafe names
-or without SHA-256 digest. huggingface_hub maps the hub's error codes.
-"""
+"""The GGUF files of a repository on the hub, as its untrusted listing names them, and which a reference means."""
 
 from __future__ import annotations
 

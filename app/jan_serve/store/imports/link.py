@@ -1,8 +1,4 @@
-"""Imports a found model: links its files into the models folder and records their origin.
-
-Uses a hard link if possible, which outlives the other program's file, else a symbolic link. Copies nothing, and writes
-only in the models folder.
-"""
+"""Imports a found model without a copy: a hard link, which outlives the other program's file, else a symbolic link."""
 
 from __future__ import annotations
 

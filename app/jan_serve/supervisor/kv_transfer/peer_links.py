@@ -66,9 +66,8 @@ class TcpPeerLinks:
                 raise InvalidRequest(f"{param}: must have 1 to {MAX_NAME_BYTES} bytes", param=param)
         others = sum(link.caller == caller for link in self._links.values())
         if (caller, remote_id) not in self._links and others >= MAX_LINKS:
-            raise InvalidRequest(
-                f"This server has {MAX_LINKS} links: drop one first.", param="remote_engine_id"
-            )
+            reason = f"This server has {MAX_LINKS} links: drop one first."
+            raise InvalidRequest(reason, param="remote_engine_id")
         host = self._advertised_host(local_id)
         try:
             port = await self._server.listen(self._host)
@@ -83,10 +82,8 @@ class TcpPeerLinks:
         """Fetch this peer's states from that endpoint, which is pinged now. Raises InvalidRequest, PeerFailed."""
         link = self._links.get((caller, remote_id))
         if link is None:
-            raise InvalidRequest(
-                f"There is no link with {remote_id!r}: call /distserve/p2p_initialize first.",
-                param="remote_engine_id",
-            )
+            reason = f"There is no link with {remote_id!r}: call /distserve/p2p_initialize first."
+            raise InvalidRequest(reason, param="remote_engine_id")
         self._check_host(endpoint.host)
         connection = await self._open(endpoint)
         try:
@@ -130,10 +127,8 @@ class TcpPeerLinks:
         InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel."""
         link = self._links.get((wanted.caller, wanted.engine))
         if link is None or link.peer is None:
-            raise InvalidRequest(
-                f"migration_request: this server is not linked with {wanted.engine!r}.",
-                param="migration_request",
-            )
+            reason = f"migration_request: this server is not linked with {wanted.engine!r}."
+            raise InvalidRequest(reason, param="migration_request")
         connection = await self._open(link.peer)
         self._fetching.add(connection)
         try:

@@ -1,7 +1,6 @@
 """Decides whether a model can load now and which models to evict for it, or words the error why it cannot fit. Pure.
 
-Decisions use estimates, so that no model is evicted for one that cannot fit anyway. Memory is in bytes, main memory
-and accelerators together: llama.cpp distributes the layers over them.
+Memory is estimated, in bytes of main memory and accelerators together: llama.cpp distributes the layers over them.
 """
 
 from __future__ import annotations

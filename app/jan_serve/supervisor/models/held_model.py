@@ -1,7 +1,4 @@
-"""A model held for one request, over the ends of its workers: `generation.ports.EngineClient`.
-
-What a worker leaves unfinished when it crashes or stalls, the next worker goes on with.
-"""
+"""A model held for one request: what a worker leaves unfinished when it ends, the next worker goes on with."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The models in memory: loads, grants, evictions, idle unloads and crashes, decided in one place.
 
-Only one task of the model manager calls `advance`, which alone loads and unloads. Other tasks join the queue or count a
-lease, and wake that task.
+Only one task of the model manager calls `advance`, which alone loads and unloads.
 """
 
 from __future__ import annotations

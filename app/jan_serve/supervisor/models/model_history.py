@@ -1,7 +1,4 @@
-"""Records crashes, counters and times of a model across its loads, and how often its requests are tried.
-
-Times are seconds of the caller's monotonic clock.
-"""
+"""A model's crashes and counters across its loads, and the tries of its requests. Times are of a monotonic clock."""
 
 from __future__ import annotations
 

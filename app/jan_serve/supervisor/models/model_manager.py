@@ -1,7 +1,6 @@
 """The model manager: leases, loads on demand, unloads, suspension and shutdown. Knows no prompts and no HTTP.
 
-Implements `generation.ports.ModelLeases`. Only one task (`_run`) loads, unloads and grants from the queue: the others
-join the queue or count a lease, and wake it.
+Only one task (`_run`) loads, unloads and grants from the queue: the others join it or count a lease, and wake the task.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Holds a model in memory (its worker, its client and its lease count), and tells the status of any model.
-
-`LoadedModels` owns the residents and decides; a resident only executes, and never restarts itself.
-"""
+"""A model in memory: its worker, its client and its leases, as `LoadedModels` decides; and the status of any model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Defines what a name in a request means and what a load of that model needs, and prepares loads in threads.
-
-Wiring implements `SourceResolver` over the store.
-"""
+"""What a name in a request means and what a load of that model needs, as wiring says; loads are prepared in threads."""
 
 from __future__ import annotations
 

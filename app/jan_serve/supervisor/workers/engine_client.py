@@ -1,8 +1,4 @@
-"""The client of one ready worker.
-
-Routes events by request id. The end of the worker fails each open request once, with the reason; HeldModel may then
-send it to the next worker.
-"""
+"""The client of one ready worker. The end of the worker fails each open request once, with the reason."""
 
 from __future__ import annotations
 
