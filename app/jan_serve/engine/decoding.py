@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -88,10 +88,11 @@ class InterruptibleDecode:
         batch: Batch | EmbeddingBatch,
         *,
         makes_way: bool = False,
+        meanwhile: Callable[[], None] | None = None,
     ) -> int:
         """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code.
 
-        makes_way: `make_way` stops it, too.
+        makes_way: `make_way` stops it, too. meanwhile: see LlamaContext.decode.
         """
         with self._lock:
             context.abort_flag.clear()
@@ -99,7 +100,7 @@ class InterruptibleDecode:
         try:
             if self._adapters is not None:
                 self._adapters.apply(context, uses)
-            return context.decode(batch)
+            return context.decode(batch, meanwhile)
         finally:
             with self._lock:
                 self._running = None
@@ -174,11 +175,21 @@ class StepBatch:
         tokens = s.tokens.view(start, start + item.count)
         return self._tokens.add(tokens, position, s.seq_id, outputs=item.outputs)
 
-    def decode(self, plan: Sequence[PlanItem], media: EmbeddingBatch | None = None) -> int:
-        """Compute what `fill` put in, or else images and sound of the plan. Blocks. Returns a DECODE_* code."""
+    def decode(
+        self,
+        plan: Sequence[PlanItem],
+        media: EmbeddingBatch | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> int:
+        """Compute what `fill` put in, or else images and sound of the plan. Blocks. Returns a DECODE_* code.
+
+        meanwhile: see LlamaContext.decode.
+        """
         prefilling = [i.sequence.request.id for i in plan if self.can_stop and not i.is_decode]
         makes_way = bool(prefilling) and all(item.sequence.background for item in plan)
         self._phase.enter("decode")
         uses = plan[0].sequence.request.adapters
         batch = self._tokens if media is None else media
-        return self._decode.run(prefilling, uses, self._context, batch, makes_way=makes_way)
+        return self._decode.run(
+            prefilling, uses, self._context, batch, makes_way=makes_way, meanwhile=meanwhile
+        )

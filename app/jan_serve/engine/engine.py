@@ -49,11 +49,14 @@ class Engine:
         adapters: Adapters | None = None,
         encoder: MediaEncoder | None = None,
         on_fetched: Callable[[], None] = lambda: None,
+        send: Callable[[list[EngineEvent]], None] | None = None,
     ) -> None:
         """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
 
         phase: its clock is the engine's. encoder: of images and sound, if the model has a projector.
         on_fetched: called by another thread when a state is read from disk; `wake` must follow.
+        send: the text of a step is made, and sent by this, while a device computes the next step, where
+        LlamaContext.decode goes on meanwhile. None: `step` returns all its events.
         """
         self._context = context
         self._vocab = context.model.vocab
@@ -97,6 +100,9 @@ class Engine:
             context, phase=phase, waits=self._waits, shelf=shelf, retire=self._retire, abort=self.abort
         )
         self._is_crowded = False
+        # A draft model would compute before the text of the step is sent.
+        self._send = send if draft_model is None else None
+        self._unobserved: tuple[int, float] | None = None
         self._step_clock = StepClock()
         self._counters = EngineCounters()
 
@@ -187,6 +193,7 @@ class Engine:
     def abort(self, request_id: int) -> None:
         """Drop a request: its cells are freed or cached at once, and no event of it follows."""
         self.wake()
+        self._output.drop_deferred(request_id)
         for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
             self._scheduler.waiting.remove(sequence)
             self._memory.states.forget(sequence)
@@ -205,6 +212,7 @@ class Engine:
 
     def save(self, timeout_s: float) -> None:
         """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
+        self.flush()
         self._memory.save(timeout_s)
 
     def grow(self, n_ctx: int) -> None:
@@ -212,6 +220,7 @@ class Engine:
 
         Raises as the constructor of LlamaContext; then nothing has changed.
         """
+        self.flush()
         longer, draft_model = self._context.resized(n_ctx), self._draft_model
         try:
             drafts = None if draft_model is None else draft_model.resized(n_ctx, longer)
@@ -225,12 +234,28 @@ class Engine:
         if draft_model is not None and drafts is not None:
             draft_model.become(drafts)
 
+    def flush(self) -> None:
+        """Make and send what the latest step left for the next one. Must precede other work of the thread."""
+        if self._unobserved is not None:
+            rows, seconds = self._unobserved
+            self._unobserved = None
+            self._planner.observe(rows, 0, seconds)
+        if self._output.has_deferred and self._send is not None:
+            self._output.write_deferred()
+            self._send(self._output.take())
+
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, and before it those of images, sample. Blocks. Returns the events in order."""
         times = self._step_clock
         times.begin()
         self._phase.enter("other")
+        self._output.defers = False
         self._admit()
+        if self._send is not None:
+            # What a step leaves waits for one batch of decodes at most: nothing that takes longer comes before it.
+            self._output.defers = self._only_decodes()
+            if not self._output.defers:
+                self.flush()
         now = self._clock()
         ready = self._media.ready(self._scheduler.running, self._fail)
         chosen = self._scheduler.next_turn(now, ready)
@@ -258,7 +283,7 @@ class Engine:
             reading = [*media, *(item for item in plan if not item.is_decode)]
             only_decode = not reading
             with times.part("forward"):
-                code = self._batch.decode(plan)
+                code = self._batch.decode(plan, meanwhile=self.flush if self._output.defers else None)
             if code == DECODE_OK:
                 if only_decode:
                     self._counters.count_step(self._batch.size)
@@ -275,14 +300,21 @@ class Engine:
                     # Each accepted token would also be sampled in a step of its own: that is no cost of a draft.
                     share = len(plan) / max(len(plan), self._output.generated - sampled)
                     sampling_s = share * (self._clock() - computed)
-                    self._planner.observe(self._batch.size, 0, computed - started + sampling_s)
+                    self._observe_decode(self._batch.size, computed - started + sampling_s, len(plan))
             else:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
                     times.fail(prefills=not only_decode)
+        if self._output.defers and not (plan and self.can_step):
+            self.flush()
         waits_for = "encode" if self._media.is_waiting else "other"
         self._phase.enter(waits_for if self._must_wait else "idle")
         return self._output.take()
+
+    def _only_decodes(self) -> bool:
+        """Whether this step only decodes, and nothing began in it."""
+        running = self._scheduler.running
+        return not self._output.has_events and not any(sequence.is_prefilling for sequence in running)
 
     # Admission and cells
 
@@ -309,9 +341,11 @@ class Engine:
             self._preempt(paused, keeps=True)
         if self._is_crowded:
             self._is_crowded = False
+            self.flush()
             self._memory.limit_idle_cells(sequence.seq_id for sequence in self._scheduler.running)
 
     def _start(self, admission: Admission) -> None:
+        self.flush()
         sequence, running = admission.sequence, self._scheduler.running
         prefix = admission.prefix if sequence.resumed is None else None
         is_live = prefix is not None and prefix.seq_id in {other.seq_id for other in running}
@@ -356,6 +390,7 @@ class Engine:
     def _make_room(self, plan: list[PlanItem]) -> list[PlanItem]:
         """Evict, then preempt, until the plan's cells are free. Preempted sequences leave the plan."""
         while plan and self._memory.cells.free < sum(item.count for item in plan):
+            self.flush()
             if self._memory.evict_oldest():
                 continue
             victim = self._scheduler.victim()
@@ -417,6 +452,13 @@ class Engine:
         self._planner.observe(tokens - prefill, prefill, seconds)
         self._counters.count_step(tokens)
         self._waits.step_read((item.sequence for item in reading), seconds)
+
+    def _observe_decode(self, rows: int, seconds: float, num_streams: int) -> None:
+        """Learn from a step that only decoded: soon if the next plan does not depend on it, as after a draft."""
+        if self._output.defers and rows == num_streams:
+            self._unobserved = rows, seconds
+        else:
+            self._planner.observe(rows, 0, seconds)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """Handle a failed decode: the plan's sequences stay as they were, begin again, or one of them fails.
@@ -500,6 +542,7 @@ class Engine:
             self._memory.drop_draft(sequence)
 
     def _fail(self, sequence: Sequence, error: JanServeError) -> None:
+        self.flush()
         self._output.fail(sequence.state, error)
 
     def _retire(self, sequence: Sequence) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -32,6 +33,7 @@ class SequenceOutput:
 
     retire: called with each finished sequence. abort: called with the id of each failed request. shelf: holds states
     for other servers; None: `keep_state` fails. phase: its clock is used.
+    defers: whether the text of sampled tokens waits for `write_deferred`, unless it may end its sequence.
     """
 
     def __init__(
@@ -53,12 +55,35 @@ class SequenceOutput:
         self._retire = retire
         self._abort = abort
         self._events: list[EngineEvent] = []
+        self.defers = False
+        self._deferred: defaultdict[int, list[tuple[Sequence, Sampled, int]]] = defaultdict(list)
+        """The tokens of each request whose text waits, with the random numbers used up to each."""
         self.generated = self.forced = 0
 
     def take(self) -> list[EngineEvent]:
         """The events since the last call, in order."""
         events, self._events = self._events, []
         return events
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
+
+    def write_deferred(self) -> None:
+        """Make the events of all text that waits."""
+        for request_id in list(self._deferred):
+            self._write_deferred_of(request_id)
+
+    def _write_deferred_of(self, request_id: int) -> None:
+        for sequence, sampled, draws in self._deferred.pop(request_id, ()):
+            self._write(sequence, sampled, draws)
+
+    def drop_deferred(self, request_id: int) -> None:
+        self._deferred.pop(request_id, None)
 
     def fail(self, state: RequestState, error: JanServeError) -> None:
         """Abort a request. The error replaces all its events of this step."""
@@ -196,19 +221,28 @@ class SequenceOutput:
 
     def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
         """Emit a token's text; finish the sequence if it ends here. is_last: the grammar has not advanced past it."""
-        request = sequence.request
-        piece = self._vocab.piece(sampled.token, special=sequence.state.shows(sampled.token))
-        sequence.unsent.append((sampled.token, sequence.sampler.draws))
-        info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
-        emission = sequence.text.push(piece, info)
-        self._emit_text(sequence, emission)
-        sequence.has_line_break = sequence.has_line_break or "\n" in emission.text
-        if emission.stop is not None:
-            self._finish(sequence, "stop", stop=emission.stop)
+        stop, draws = None, sequence.sampler.draws
+        if self.defers and _may_wait(sequence.request):
+            self._deferred[sequence.request.id].append((sequence, sampled, draws))
+        else:
+            stop = self._write(sequence, sampled, draws)
+        if stop is not None:
+            self._finish(sequence, "stop", stop=stop)
         elif is_last and sequence.sampler.is_complete:
             self._finish(sequence, "stop")
         elif sequence.num_generated >= sequence.max_new or self._took_too_long(sequence):
             self._finish(sequence, "length")
+
+    def _write(self, sequence: Sequence, sampled: Sampled, draws: int) -> str | None:
+        """Emit a token's text. Returns the stop string that it completes."""
+        request = sequence.request
+        piece = self._vocab.piece(sampled.token, special=sequence.state.shows(sampled.token))
+        sequence.unsent.append((sampled.token, draws))
+        info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
+        emission = sequence.text.push(piece, info)
+        self._emit_text(sequence, emission)
+        sequence.has_line_break = sequence.has_line_break or "\n" in emission.text
+        return emission.stop
 
     def _emit_text(self, sequence: Sequence, emission: Emission) -> None:
         """Emit text; text of several tokens of one step is merged, unless tokens are requested."""
@@ -259,6 +293,8 @@ class SequenceOutput:
         repetition: bool = False,
     ) -> None:
         request, state = sequence.request, sequence.state
+        if self._deferred:
+            self._write_deferred_of(request.id)
         if stop is None:
             emission = sequence.text.finish(cut_off=reason == "length")
             stop = emission.stop
@@ -318,6 +354,12 @@ def _leaving(sequence: Sequence, emission: Emission) -> tuple[tuple[int, ...], i
 
 def _wants_tokens(request: EngineRequest) -> bool:
     return request.return_tokens or request.logprobs is not None
+
+
+def _may_wait(request: EngineRequest) -> bool:
+    """Whether neither its end nor its reports depend on when its text is made."""
+    stopping = request.stopping
+    return not stopping.stop and stopping.max_decode_s is None and not request.reports_progress
 
 
 def _states(sequences: Iterable[Sequence]) -> dict[int, RequestState]:

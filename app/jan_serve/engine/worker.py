@@ -46,6 +46,7 @@ from jan_serve.ipc.messages import (
     AbortRequest,
     ContextGrown,
     DropState,
+    EngineEvent,
     EngineRequest,
     Failed,
     LoadFailed,
@@ -125,6 +126,7 @@ class Worker:
                 adapters=loaded.adapters,
                 encoder=self._start_encoder(loaded),
                 on_fetched=self._wake,
+                send=self._send if loaded.computes_apart else None,
             )
         self._interrupts = (loaded.decode.interrupt,)
         if self._engine is not None:
@@ -234,10 +236,7 @@ class Worker:
                 with self._embed_pacing.step():
                     events = engine.step()
                 if events:
-                    for event in events:
-                        if isinstance(event, Failed | RequestCompleted):
-                            self._attachments.release(event.id)
-                    self._outbox.put(Step(tuple(events)))
+                    self._send(events)
             if job is not None and not (
                 job.background and engine is not None and engine.can_step and not engine.is_background
             ):
@@ -245,8 +244,16 @@ class Worker:
                     has_streams=engine is not None and engine.is_writing, limit=self._piece_tokens(job)
                 )
                 if room:
+                    if engine is not None:
+                        engine.flush()
                     with self._embed_pacing.batch(room):
                         self._embed(job, room)
+
+    def _send(self, events: list[EngineEvent]) -> None:
+        for event in events:
+            if isinstance(event, Failed | RequestCompleted):
+                self._attachments.release(event.id)
+        self._outbox.put(Step(tuple(events)))
 
     def _handle(self, command: Command) -> None:
         match command:

@@ -51,6 +51,19 @@ class DevicePlan(msgspec.Struct, frozen=True):
         """Layers as llama.cpp counts them: the output layer, then blocks from the last to the first."""
         return self.llama.n_gpu_layers
 
+    @property
+    def is_on_one_device(self) -> bool:
+        """Whether one device computes all blocks and the output layer."""
+        here = next((share for share in self.shares if share.device == MAIN_MEMORY), None)
+        return (
+            len(self.llama.devices) == 1
+            and here is not None
+            and here.first is None
+            and here.experts_first is None
+            and not here.output
+            and all(device != MAIN_MEMORY for _, device in self.llama.overrides)
+        )
+
 
 def plan_devices(
     settings: EngineSettings,

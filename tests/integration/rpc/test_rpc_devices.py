@@ -96,6 +96,19 @@ def test_blocks_whose_experts_stay_and_other_tensors_can_be_named(mixture: Path)
         assert answer(worker) == on_cpu(mixture)
 
 
+def test_text_made_while_a_device_computes_is_that_of_the_cpu(dense: Path) -> None:
+    """One device that has all is handed its work, and computes while the worker goes on."""
+    cases: list[dict[str, Any]] = [{"n": 2}, {"logprobs": 2, "return_tokens": True}, {"stop": ("e",)}]
+    found: list[list[tuple[list[str], list[bytes]]]] = []
+    with lending(80 * MIB) as lender:
+        for lenders in ([lender], []):
+            with running_worker(dense, **settings_of(dense, lenders, placement=ALL)) as worker:
+                assert worker.facts.device == ("RPC0" if lenders else "CPU")
+                results = worker.run(*(generate("once upon a time", max_tokens=40, **case) for case in cases))
+            found.append([(each.texts, [info.piece for info in each.choices[0].tokens]) for each in results])
+    assert found[0] == found[1]
+
+
 def test_the_loss_of_a_device_ends_its_worker_alone(dense: Path) -> None:
     with lending(24 * MIB) as first, lending(16 * MIB) as second:
         settings = settings_of(dense, [first, second], placement=ALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,8 +70,10 @@ class FakeContext:
     def clear(self) -> None:
         self.calls.append(("clear", -1))
 
-    def decode(self, batch: Any) -> int:
+    def decode(self, batch: Any, meanwhile: Callable[[], None] | None = None) -> int:
         self.calls.append(("decode", batch.size))
+        if meanwhile is not None:
+            meanwhile()
         return self.decode_codes.pop(0) if self.decode_codes else DECODE_OK
 
     def logits(self, index: int) -> Any:

@@ -24,9 +24,9 @@ class Context(FakeContext):
         self.abort_flag = threading.Event()
         self.during: Any = lambda: None
 
-    def decode(self, batch: Any) -> int:
+    def decode(self, batch: Any, meanwhile: Any = None) -> int:
         self.during()
-        return DECODE_ABORTED if self.abort_flag.is_set() else super().decode(batch)
+        return DECODE_ABORTED if self.abort_flag.is_set() else super().decode(batch, meanwhile)
 
 
 def batch_of(context: Any, *, adapters: Any = None, can_stop: bool = True) -> StepBatch:

@@ -45,8 +45,8 @@ class Interruptible(FakeContext):
     def _clear(self) -> None:
         self.is_aborted = False
 
-    def decode(self, batch: Any) -> int:
-        super().decode(batch)
+    def decode(self, batch: Any, meanwhile: Any = None) -> int:
+        super().decode(batch, meanwhile)
         self.during()
         return DECODE_ABORTED if self.is_aborted else self.code
 
@@ -187,11 +187,11 @@ class Timed(FakeContext):
         self.clock = TurnedClock()
         self._computed = 0
 
-    def decode(self, batch: Any) -> int:
+    def decode(self, batch: Any, meanwhile: Any = None) -> int:
         cell_s = 4e-6 if batch.size < TILE else 1e-6
         self.clock.turn(0.02 + batch.size * (0.005 + cell_s * self._computed))
         self._computed += batch.size
-        return super().decode(batch)
+        return super().decode(batch, meanwhile)
 
 
 def stream_of(token: int, count: int) -> Sequence:

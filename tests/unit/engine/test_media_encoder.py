@@ -191,8 +191,8 @@ class SeeingContext(FakeContext):
         self.batches: list[tuple[int, bool]] = []
         self.truncated: list[int] = []
 
-    def decode(self, batch: Any) -> int:
-        code = super().decode(batch)
+    def decode(self, batch: Any, meanwhile: Any = None) -> int:
+        code = super().decode(batch, meanwhile)
         if code == DECODE_OK:
             self.batches.append((batch.size, isinstance(batch, EmbeddingBatch)))
         return code

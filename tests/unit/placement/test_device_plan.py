@@ -232,3 +232,32 @@ def test_the_warning_names_peers_that_are_missing() -> None:
     settings = EngineSettings(parts=DENSE, placement=PlacementOptions(n_gpu_layers=-1), n_ctx=512)
     plan = plan_devices(settings, [], PLENTY, 0, {"a:1": "it does not answer in time"})
     assert "; a:1: it does not answer in time: the CPU computes everything" in plan.warning
+
+
+@pytest.mark.parametrize(
+    ("parts", "devices", "values", "expected"),
+    [
+        (DENSE, [gpu(PLENTY)], {}, True),
+        (MIXTURE, [gpu(PLENTY)], {}, True),
+        (DENSE, [], {}, False),
+        (DENSE, [gpu(PLENTY)], {"n_gpu_layers": 4}, False),
+        (DENSE, [gpu(2500 * MIB), gpu(3500 * MIB, "GPU1")], {"n_ctx": 1024}, False),
+        (MIXTURE, [gpu(PLENTY)], {"n_cpu_moe": 1}, False),
+        (DENSE, [gpu(PLENTY)], {"override_tensor": ((r"blk\.0\.attn_q", "CPU"),)}, False),
+        (ModelParts(), [gpu(PLENTY)], {"n_gpu_layers": -1}, False),
+    ],
+    ids=[
+        "all",
+        "a mixture",
+        "no device",
+        "a block less",
+        "two devices",
+        "some experts",
+        "a tensor",
+        "unread",
+    ],
+)
+def test_a_device_computes_all_or_not(
+    parts: ModelParts, devices: list[DeviceInfo], values: dict[str, Any], *, expected: bool
+) -> None:
+    assert plan(parts, devices, **values).is_on_one_device is expected

@@ -172,9 +172,7 @@ class _Props(ctypes.Structure):
 
 
 def _device_info(pointer: int) -> DeviceInfo:
-    props = _Props()
-    get = ggml_function("ggml_backend_dev_get_props", None, [ctypes.c_void_p, ctypes.POINTER(_Props)])
-    get(pointer, ctypes.byref(props))
+    props = _props(pointer)
     kind = _kind(int(props.type), _backend_name(pointer))
     free = int(props.memory_free)
     if kind == "cpu":  # ggml reports all main memory as free (ggml_backend_cpu_device_get_memory)
@@ -187,6 +185,13 @@ def _device_info(pointer: int) -> DeviceInfo:
         total_bytes=int(props.memory_total),
         id=_text(props.device_id),
     )
+
+
+def _props(pointer: int) -> _Props:
+    props = _Props()
+    get = ggml_function("ggml_backend_dev_get_props", None, [ctypes.c_void_p, ctypes.POINTER(_Props)])
+    get(pointer, ctypes.byref(props))
+    return props
 
 
 def _backend_name(device: int) -> str:
@@ -231,6 +236,12 @@ def device_pointer(name: str) -> int | None:
         if _text(get_name(pointer)).lower() == name.lower():
             return pointer
     return None
+
+
+def computes_apart(name: str) -> bool:
+    """Whether a device takes work, and computes it while this process goes on."""
+    pointer = device_pointer(name)
+    return pointer is not None and bool(_props(pointer).caps.async_)
 
 
 def buffer_type(device: str) -> int | None:

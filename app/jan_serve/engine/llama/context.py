@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -312,10 +312,11 @@ class LlamaContext:
         """`llama_set_embeddings`: whether the next decodes return embeddings, for all their tokens."""
         lib.llama_set_embeddings(self.pointer, enabled)
 
-    def decode(self, batch: Batch | EmbeddingBatch) -> int:
+    def decode(self, batch: Batch | EmbeddingBatch, meanwhile: Callable[[], None] | None = None) -> int:
         """`llama_decode`; blocks, with the GIL released, until the outputs are ready. Returns its code.
 
         1: no cells, nothing changed. 2: aborted; below 0: fatal (part of the batch may be in memory).
+        meanwhile: called once the work is handed over. A device computes while it runs; the CPU has computed then.
         """
         batch.raw.n_tokens = batch.size
         if not batch.is_causal:
@@ -323,6 +324,8 @@ class LlamaContext:
         code = int(lib.llama_decode(self.pointer, batch.raw))
         if not batch.is_causal:
             lib.llama_set_causal_attn(self.pointer, True)
+        if meanwhile is not None:
+            meanwhile()
         if code == DECODE_OK:
             lib.llama_synchronize(self.pointer)
             if self._rolled_back:

@@ -56,7 +56,7 @@ _RECURRENT_CACHE_SEQUENCES = 4
 class LoadedModel(msgspec.Struct):
     """The parts of a loaded model. context: None for a model that only embeds. settings: see `resolved`.
 
-    decode: of contexts beside that one.
+    decode: of contexts beside that one. computes_apart: whether a device computes while llama_decode has returned.
     """
 
     model: LlamaModel
@@ -68,6 +68,7 @@ class LoadedModel(msgspec.Struct):
     states: StateCache
     adapters: Adapters
     decode: InterruptibleDecode
+    computes_apart: bool
     draft_model: DraftModel | None = None
     projector: Projector | None = None
     media: MediaLayout | None = None
@@ -129,7 +130,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         opened = _open(request.path, plan, on_progress)
         context, sizes = _build(opened, _size(opened, plan.placed))
         facts = _describe(opened, plan, sizes, weights_of(request), time.monotonic() - started)
-        loaded = _assemble(request, opened, context, facts, sizes, plan.placed.local)
+        loaded = _assemble(request, opened, context, facts, sizes, plan.placed)
     placement = tuple(
         msgspec.structs.replace(part, allocated=allocated.get(part.device, 0)) for part in facts.placement
     )
@@ -216,7 +217,7 @@ def _assemble(
     context: LlamaContext | None,
     facts: ModelFacts,
     sizes: _Sizes,
-    local_device: str | None,
+    placed: DevicePlan,
 ) -> LoadedModel:
     """Make what needs no memory before its use, the tiers of the cache, and what drafts."""
     settings, model, adapters, threads = opened.settings, opened.model, opened.adapters, opened.threads
@@ -231,7 +232,7 @@ def _assemble(
             settings,
             context,
             sizes.parallel,
-            local_device,
+            placed.local,
             lambda model, own, head_of: _context(model, own, length, sizes.parallel, threads, head_of),
         )
         if opened.projector is not None:
@@ -247,6 +248,7 @@ def _assemble(
         states=states,
         adapters=adapters,
         decode=decode,
+        computes_apart=placed.is_on_one_device and backend.computes_apart(placed.llama.devices[0]),
         draft_model=draft,
         projector=opened.projector,
         media=media,

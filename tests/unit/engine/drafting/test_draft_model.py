@@ -38,9 +38,9 @@ class SlowContext(FakeContext):
         self.now = 0.0
         self.is_sure = True
 
-    def decode(self, batch: Any) -> int:
+    def decode(self, batch: Any, meanwhile: Any = None) -> int:
         self.now += 1.0 if self.called("decode") else 10.0
-        return super().decode(batch)
+        return super().decode(batch, meanwhile)
 
     def logits(self, index: int) -> Any:
         return super().logits(index) if self.is_sure else np.zeros(4, np.float32)

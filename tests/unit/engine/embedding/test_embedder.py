@@ -52,7 +52,7 @@ class FakeContext:
         self.hangs = hangs
         self.entered = threading.Event()
 
-    def decode(self, _batch: object) -> int:
+    def decode(self, _batch: object, _meanwhile: object = None) -> int:
         self.entered.set()
         if not self.hangs:
             return self.code
