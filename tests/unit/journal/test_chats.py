@@ -12,8 +12,16 @@ import pytest
 
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal import chats as chats_module
-from jan_serve.journal.chat_words import excerpt, searchable
-from jan_serve.journal.chats import RESTORABLE_MS, ChatQuery, ChatSummary, ChatTable, ChatToStore, Conflict
+from jan_serve.journal.chats import (
+    RESTORABLE_MS,
+    ChatQuery,
+    ChatSummary,
+    ChatTable,
+    ChatToStore,
+    Conflict,
+    excerpt,
+    searchable,
+)
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.schema import CHATS, CHATS_FILE
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -25,13 +25,15 @@ from jan_serve.dialects.openai.render_common import Page, listed
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.batch_lines import MAX_LINES, Faults, embedded, json_lines, own_batch
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, WireModel, wrong
-from jan_serve.http.errors import HttpError, http_problem
+from jan_serve.http.errors import http_problem
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.replies import json_reply
 from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.batches import Batch, BatchFacts, EndedLine, Line, State
 from jan_serve.journal.files import FileTable, StoredFile, new_file
 from jan_serve.journal.tables import KEPT_S, Mark, PageRequest
+
+T = TypeVar("T")
 
 PURPOSE: Final = "batch"
 DIALECT: Final = "openai"
@@ -167,10 +169,7 @@ def _add_file_routes(router: APIRouter, files: FileTable) -> None:
     @router.get("/v1/files/{file_id}", summary="File", response_model=FileObject)
     async def get_file(file_id: str) -> Response:
         """Get the facts of a file."""
-        file = await files.find(cache_salt.get(), file_id)
-        if file is None:
-            raise _no_file(file_id)
-        return json_reply(_shown_file(file))
+        return json_reply(_shown_file(_present(await files.find(cache_salt.get(), file_id), file_id)))
 
     @router.get(
         "/v1/files/{file_id}/content",
@@ -179,21 +178,20 @@ def _add_file_routes(router: APIRouter, files: FileTable) -> None:
     )
     async def get_content(file_id: str) -> Response:
         """Get a file."""
-        content = await files.content(cache_salt.get(), file_id)
-        if content is None:
-            raise _no_file(file_id)
+        content = _present(await files.content(cache_salt.get(), file_id), file_id)
         return Response(content, media_type="application/octet-stream")
 
     @router.delete("/v1/files/{file_id}", summary="Delete a file", response_model=DeletedFile)
     async def delete_file(file_id: str) -> Response:
         """Delete a file. A batch that was made of it is unaffected."""
-        if not await files.delete(cache_salt.get(), file_id):
-            raise _no_file(file_id)
+        _present(await files.delete(cache_salt.get(), file_id) or None, file_id)
         return json_reply({"id": file_id, "object": "file", "deleted": True})
 
 
-def _no_file(file_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "file_not_found", f"There is no file {file_id[:100]!r}.")
+def _present(found: T | None, file_id: str) -> T:
+    if found is None:
+        raise http_problem(HTTPStatus.NOT_FOUND, "file_not_found", f"There is no file {file_id[:100]!r}.")
+    return found
 
 
 def _shown_file(file: StoredFile) -> FileObject:
@@ -248,9 +246,7 @@ def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
         owner, now = cache_salt.get(), int(time.time())
         window_s = _window_s(body.completion_window)
         check_metadata(body.metadata or {})
-        content = await files.content(owner, body.input_file_id)
-        if content is None:
-            raise _no_file(body.input_file_id)
+        content = _present(await files.content(owner, body.input_file_id), body.input_file_id)
         ttl = body.output_expires_after
         facts = BatchFacts(
             endpoint=body.endpoint,
