@@ -14,7 +14,7 @@ from math import sqrt
 from typing import Final, Literal, NamedTuple
 
 from jan_serve.errors import InvalidImage
-from jan_serve.text.base64_text import base64_bytes
+from jan_serve.text.valid_text import base64_bytes
 
 MAX_FILE_BYTES: Final = 20 << 20
 """Size of one image as it was sent. OpenAI's limit is the same."""

@@ -27,17 +27,16 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import llguidance
 import numpy as np
 
-from jan_serve.constraint.ast import Grammar
+from jan_serve.constraint.ast import Grammar, Mode
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.document import Document
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, placed
-from jan_serve.constraint.json_schema.translate import ValueEmitter
+from jan_serve.constraint.json_schema.translate import Emitter
 from jan_serve.constraint.layout import LAYOUTS, SPACED, Layout
 from jan_serve.constraint.limits import budget
+from jan_serve.constraint.rules import prune
 from jan_serve.constraint.text_form import EverySpelling, OneSpelling
-from jan_serve.constraint.transform import prune
-from jan_serve.constraint.translation import Mode
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder, Whitespace
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import STACK_BYTES, GrammarFactory
@@ -280,7 +279,7 @@ class CommonTrees:
 def _tree(schema: Any, order: PropertyOrder, spelling: type[OneSpelling | EverySpelling]) -> Grammar:
     with budget(), placed(TRUE):
         expander = Expander(Document(schema))
-        emitter = ValueEmitter(expander, whitespace=Whitespace.CONSISTENT, mode=Mode.IN_RULES, order=order)
+        emitter = Emitter(expander, whitespace=Whitespace.CONSISTENT, mode=Mode.IN_RULES, order=order)
         emitter.text = emitter.name_text = spelling(emitter.rules)
         grammar = prune(emitter.grammar(expander.terms.positive(Document(schema).root)))
     assert grammar is not None

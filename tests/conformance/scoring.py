@@ -20,10 +20,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from jan_serve.constraint.ast import Mode
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.constraint.translation import Mode
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder, Uniqueness
 from jan_serve.errors import JanServeError
 from jan_serve.text.uniqueness.check import State, UniquenessCheck

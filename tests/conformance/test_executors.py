@@ -15,7 +15,7 @@ from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.layout import COMPACT, SPACED, with_optional_spaces
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.constraint.regex.translate import translate as regex_to_grammar
+from jan_serve.constraint.regex.language import translate as regex_to_grammar
 from models.recipe import fixtures
 from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 from tests.conformance.llguidance_oracle import LlguidanceOracle

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.constraint.ast import Grammar, RuleRef
+from jan_serve.constraint.ast import Grammar, Mode, RuleRef
 from jan_serve.constraint.enforce import enforce
-from jan_serve.constraint.transform import rename
-from jan_serve.constraint.translation import Mode
+from jan_serve.constraint.rules import rename
 from jan_serve.core.constraint import CallGrammars, Constraint
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, tool_hole
-from jan_serve.generation.constraint.call_join import JoinedTool, join_calls
+from jan_serve.generation.constraint.compile_tools import JoinedTool, join_calls
 from jan_serve.generation.constraint.tool_grammar import (
     answer_has_terminals,
     tool_arguments,

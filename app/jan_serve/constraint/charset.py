@@ -1,8 +1,6 @@
-"""Sets of Unicode code points as sorted, disjoint, non-adjacent inclusive ranges.
-
-Values are plain tuples: hashable, compared by content, shared freely. The universe is 0..0x10FFFF; surrogates
-are members like any other, since no decoded text ever holds one.
-"""
+"""Sets of Unicode code points as sorted, disjoint, non-adjacent inclusive ranges. Values are plain tuples: hashable,
+compared by content, shared freely. The universe is 0..0x10FFFF; surrogates are members like any other, since no
+decoded text ever holds one."""
 
 from __future__ import annotations
 

@@ -7,19 +7,17 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from jan_serve.constraint.ast import Grammar
+from jan_serve.constraint.ast import Grammar, Mode, OneLayout, Translated, Unordered
 from jan_serve.constraint.json_schema.ir import TRUE, placed
 from jan_serve.constraint.json_schema.translate import translate as translate_schema
-from jan_serve.constraint.lark.definitions import by_content
 from jan_serve.constraint.lark.notation import is_indented
-from jan_serve.constraint.lark.print_lark import LarkText, OnlyCharacters, print_lark_open
-from jan_serve.constraint.layout import has_layouts
+from jan_serve.constraint.lark.print_lark import OnlyCharacters, print_lark_open
+from jan_serve.constraint.lark.references import LarkText, by_content
 from jan_serve.constraint.limits import spent
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.constraint.regex.translate import translate as translate_regex
-from jan_serve.constraint.transform import has_lark_only, has_unordered
-from jan_serve.constraint.translation import Mode, Translated
+from jan_serve.constraint.regex.language import translate as translate_regex
+from jan_serve.constraint.rules import has_lark_only, has_node
 from jan_serve.core.constraint import (
     NOWHERE,
     CompiledGrammar,
@@ -92,16 +90,16 @@ class Enforced(NamedTuple):
 
     def _gbnf(self) -> str:
         grammar = self.grammar
-        if has_lark_only(grammar) or has_unordered(grammar):
+        if has_lark_only(grammar) or has_node(grammar, Unordered):
             grammar = self.translate(Mode.PRINTED).grammar
         return "".join(f"# {line}\n" for line in self._left_out()) + print_gbnf(grammar)
 
     def _left_out(self) -> Iterator[str]:
-        if has_layouts(self.grammar):
+        if has_node(self.grammar, OneLayout):
             indented = ", and also takes JSON that is indented by 2 spaces, 4 spaces or a tab"
             more = indented if is_indented(self.lark.text) else ""
             yield f"The server keeps one layout throughout{more}: GBNF cannot say that."
-        if has_unordered(self.grammar):
+        if has_node(self.grammar, Unordered):
             yield "The server also takes the properties in any order: GBNF cannot say that."
         if has_lark_only(self.grammar):
             yield (
@@ -115,18 +113,12 @@ class Enforced(NamedTuple):
 
 
 def enforce(constraint: Constraint, *, alone: bool = False, terminals: bool = True) -> Enforced:
-    """Translate and print. Bounded work; blocks for less than half a second.
-
-    A JSON Schema (drafts 4 to 2020-12) is enforced exactly, or refused. An expression of ECMA-262 matches from end to
-    end.
-
-    alone: nothing compares names and items beside the grammar; what needs that is refused. terminals: as in
-    `print_lark_open`.
-
-    Raises UnsupportedSchema (pointer, keyword, reason), InvalidSchema, UnsupportedPattern, InvalidGrammar, and
-    GrammarTooComplex above a limit. A grammar over llguidance's limits is refused too: llama.cpp's sampler is no
-    substitute, since it has no limits, and a short grammar can fill its memory or never end.
-    """
+    """Translate and print. Bounded work; blocks for less than half a second. A JSON Schema (drafts 4 to 2020-12) is
+    enforced exactly, or refused. An expression of ECMA-262 matches from end to end. alone: nothing compares names and
+    items beside the grammar; what needs that is refused. terminals: as in `print_lark_open`. Raises UnsupportedSchema
+    (pointer, keyword, reason), InvalidSchema, UnsupportedPattern, InvalidGrammar, and GrammarTooComplex above a limit.
+    A grammar over llguidance's limits is refused too: llama.cpp's sampler is no substitute, since it has no limits,
+    and a short grammar can fill its memory or never end."""
     translate, is_json = _translation(constraint)
     mode = Mode.ALONE if alone or not is_json else Mode.ENFORCED
     return enforce_translation(translate, mode=mode, terminals=terminals)

@@ -1,60 +1,42 @@
-"""Parses GBNF, as llama.cpp reads it, into the grammar AST, and rejects grammars that would hurt an executor.
-
-Every grammar from a request passes through here before any executor sees it. Terminal references (`<[id]>`)
-are rejected: a grammar describes text, and has to mean the same for every model.
-"""
+"""Parses GBNF, as llama.cpp reads it, into the grammar AST, and rejects or rewrites what would hurt an executor. Every
+grammar from a request passes through here before any executor sees it. Terminal references (`<[id]>`) are rejected: a
+grammar describes text, and has to mean the same for every model."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
 
-from jan_serve.constraint.ast import (
-    EMPTY,
-    CharClass,
-    Expr,
-    Grammar,
-    Literal,
-    RuleRef,
-    Sequence,
-    choice,
-    repeat,
-)
+from jan_serve.constraint import ast, limits
+from jan_serve.constraint.automata.to_grammar import words_expr
 from jan_serve.constraint.charset import MAX_CODE_POINT, char_set, complement
-from jan_serve.constraint.executable import check_rules, normalise
-from jan_serve.constraint.limits import (
-    MAX_GRAMMAR_BYTES,
-    MAX_GRAMMAR_NESTING,
-    MAX_PATTERN_COUNT,
-    MAX_RULES,
-    budget,
-)
-from jan_serve.constraint.transform import prune
+from jan_serve.constraint.rules import RuleBuilder, mapped, prune, references, users_of
+from jan_serve.constraint.text_form import PlainText
 from jan_serve.errors import InvalidGrammar
 
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
+_NAME = re.compile("[A-Za-z0-9-]+")
+_BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
+_BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
+_COUNTS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _HEX_WIDTH = {"x": 2, "u": 4, "U": 8}
 _SIMPLE_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
 
 
-def parse_gbnf(text: str) -> Grammar:
-    """The grammar of a GBNF text; its start rule is `root`.
-
-    Raises InvalidGrammar, with the line if known, for a syntax error, an undefined rule, a missing root,
-    left recursion, bounds out of order, and for texts, counts and nesting above the limits; GrammarTooComplex where
-    rewriting takes too much work. The result may be written differently (repetitions of items that can be empty, long
-    lists of words), but has the same meaning.
-    """
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_GRAMMAR_BYTES:
-        raise InvalidGrammar(f"larger than {MAX_GRAMMAR_BYTES} bytes")
+def parse_gbnf(text: str) -> ast.Grammar:
+    """The grammar of a GBNF text; its start rule is `root`. Raises InvalidGrammar, with the line if known, for a
+    syntax error, an undefined rule, a missing root, left recursion, bounds out of order, and for texts, counts and
+    nesting above the limits; GrammarTooComplex where rewriting takes too much work. The result may be written
+    differently (repetitions of items that can be empty, long lists of words), but has the same meaning."""
+    if len(text.encode("utf-8", "surrogatepass")) > limits.MAX_GRAMMAR_BYTES:
+        raise InvalidGrammar(f"larger than {limits.MAX_GRAMMAR_BYTES} bytes")
     rules, lines = _Parser(text).rules()
     if "root" not in rules:
         raise InvalidGrammar("no rule is named root")
     check_rules(rules, lines)
-    grammar = prune(Grammar(rules, "root"))
+    grammar = prune(ast.Grammar(rules, "root"))
     if grammar is None:
         raise InvalidGrammar("no finite text completes the rule root", lines["root"])
-    with budget():
+    with limits.budget():
         return normalise(grammar)
 
 
@@ -64,9 +46,9 @@ class _Parser:
         self._at = 0
         self._breaks = [match.start() for match in re.finditer("\n", text)]
 
-    def rules(self) -> tuple[dict[str, Expr], dict[str, int]]:
+    def rules(self) -> tuple[dict[str, ast.Expr], dict[str, int]]:
         """The rules and the line of each."""
-        rules: dict[str, Expr] = {}
+        rules: dict[str, ast.Expr] = {}
         lines: dict[str, int] = {}
         self._space(newlines=True)
         while self._at < len(self._text):
@@ -83,8 +65,8 @@ class _Parser:
             if self._peek() not in ("", "\r", "\n"):
                 raise self._fail(f"unexpected {self._peek()!r}")
             self._space(newlines=True)
-            if len(rules) > MAX_RULES:
-                raise self._fail(f"more than {MAX_RULES} rules")
+            if len(rules) > limits.MAX_RULES:
+                raise self._fail(f"more than {limits.MAX_RULES} rules")
         return rules, lines
 
     def _peek(self) -> str:
@@ -97,35 +79,29 @@ class _Parser:
         return InvalidGrammar(reason, self._line())
 
     def _space(self, *, newlines: bool) -> None:
-        blank = " \t\r\n" if newlines else " \t"
-        while (c := self._peek()) and (c in blank or c == "#"):
-            if c == "#":
-                while self._peek() not in ("", "\r", "\n"):
-                    self._at += 1
-            else:
-                self._at += 1
+        blank = (_BLANK_LINES if newlines else _BLANK).match(self._text, self._at)
+        self._at = blank.end() if blank else self._at
 
     def _name(self) -> str:
-        start = self._at
-        while self._peek() in _NAME and self._peek():
-            self._at += 1
-        if start == self._at:
-            found = repr(self._peek()) if self._peek() else "the end"
-            raise self._fail(f"expected a rule name (letters, digits, dashes), found {found}")
-        return self._text[start : self._at]
+        found = _NAME.match(self._text, self._at)
+        if found is None:
+            there = repr(self._peek()) if self._peek() else "the end"
+            raise self._fail(f"expected a rule name (letters, digits, dashes), found {there}")
+        self._at = found.end()
+        return found[0]
 
-    def _alternatives(self, depth: int) -> Expr:
-        if depth > MAX_GRAMMAR_NESTING:
-            raise self._fail(f"groups nested deeper than {MAX_GRAMMAR_NESTING}")
+    def _alternatives(self, depth: int) -> ast.Expr:
+        if depth > limits.MAX_GRAMMAR_NESTING:
+            raise self._fail(f"groups nested deeper than {limits.MAX_GRAMMAR_NESTING}")
         options = [self._sequence(depth)]
         while self._peek() == "|":
             self._at += 1
             self._space(newlines=True)
             options.append(self._sequence(depth))
-        return choice(options)
+        return ast.choice(options)
 
-    def _sequence(self, depth: int) -> Expr:
-        items: list[Expr] = []
+    def _sequence(self, depth: int) -> ast.Expr:
+        items: list[ast.Expr] = []
         repeated = False
         while c := self._peek():
             nested = depth > 0
@@ -145,17 +121,19 @@ class _Parser:
             items.append(item)
             self._space(newlines=nested)
         # Not `sequence()`: a literal must not swallow its neighbour while a repetition may still follow.
-        flat = [part for item in items for part in (item.items if isinstance(item, Sequence) else (item,))]
-        return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+        flat = [
+            part for item in items for part in (item.items if isinstance(item, ast.Sequence) else (item,))
+        ]
+        return flat[0] if len(flat) == 1 else ast.Sequence(tuple(flat))
 
-    def _item(self, c: str, depth: int) -> Expr | None:
+    def _item(self, c: str, depth: int) -> ast.Expr | None:
         if c == '"':
             return self._literal()
         if c == "[":
             return self._class()
         if c == ".":
             self._at += 1
-            return CharClass(((0, MAX_CODE_POINT),))
+            return ast.CharClass(((0, MAX_CODE_POINT),))
         if c == "(":
             line = self._line()
             self._at += 1
@@ -165,13 +143,13 @@ class _Parser:
                 raise InvalidGrammar("a group is not closed", line)
             self._at += 1
             return group
-        if c in _NAME:
-            return RuleRef(self._name())
+        if _NAME.match(c):
+            return ast.RuleRef(self._name())
         if c in "<!":
             raise self._fail("token references are not supported: a grammar describes text")
         return None
 
-    def _literal(self) -> Expr:
+    def _literal(self) -> ast.Expr:
         line = self._line()
         self._at += 1
         parts: list[str] = []
@@ -180,9 +158,9 @@ class _Parser:
                 raise InvalidGrammar("a string is not closed", line)
             parts.append(self._char())
         self._at += 1
-        return Literal("".join(parts)) if parts else EMPTY
+        return ast.Literal("".join(parts)) if parts else ast.EMPTY
 
-    def _class(self) -> Expr:
+    def _class(self) -> ast.Expr:
         line = self._line()
         self._at += 1
         negated = self._peek() == "^"
@@ -202,7 +180,7 @@ class _Parser:
         chars = complement(char_set(ranges)) if negated else char_set(ranges)
         if not chars:
             raise InvalidGrammar("a character class matches nothing", line)
-        return CharClass(chars)
+        return ast.CharClass(chars)
 
     def _char(self) -> str:
         c = self._peek()
@@ -224,21 +202,150 @@ class _Parser:
             raise self._fail(f"\\{kind}{digits} is not a character")
         return chr(int(digits, 16))
 
-    def _repetition(self, item: Expr) -> Expr:
+    def _repetition(self, item: ast.Expr) -> ast.Expr:
         c = self._peek()
         if c != "{":
             self._at += 1
-            return repeat(item, 1 if c == "+" else 0, 1 if c == "?" else None)
-        end = self._text.find("}", self._at)
-        body = self._text[self._at + 1 : end] if end > 0 else ""
-        low, comma, high = (part.strip() for part in body.partition(","))
-        if not (low.isascii() and low.isdigit()) or (high and not (high.isascii() and high.isdigit())):
+            return ast.repeat(item, 1 if c == "+" else 0, 1 if c == "?" else None)
+        found = _COUNTS.match(self._text, self._at)
+        if found is None:
             raise self._fail("a repetition is {n}, {n,} or {n,m}")
-        if max(len(low), len(high)) > 9 or max(int(low), int(high or 0)) > MAX_PATTERN_COUNT:
-            raise self._fail(f"a repetition count above {MAX_PATTERN_COUNT}")
-        least = int(low)
-        most = least if not comma else int(high) if high else None
-        if most is not None and most < least:
-            raise self._fail(f"a repetition of at least {least} and at most {most}")
-        self._at = end + 1
-        return repeat(item, least, most)
+        low, comma, high = found.groups(default="")
+        if max(len(low), len(high)) > 9 or max(int(low), int(high or 0)) > limits.MAX_PATTERN_COUNT:
+            raise self._fail(f"a repetition count above {limits.MAX_PATTERN_COUNT}")
+        most = int(high or low) if high or not comma else None
+        if most is not None and most < int(low):
+            raise self._fail(f"a repetition of at least {int(low)} and at most {most}")
+        self._at = found.end()
+        return ast.repeat(item, int(low), most)
+
+
+def check_rules(rules: dict[str, ast.Expr], lines: dict[str, int]) -> None:
+    """Raises InvalidGrammar, with the line of the rule at fault."""
+    for name, expr in rules.items():
+        for used in sorted(references(expr)):
+            if used not in rules:
+                raise InvalidGrammar(f"the rule {used[:80]!r} is not defined", lines[name])
+    nullable = nullable_rules(rules)
+    first = {name: _leading(expr, nullable) for name, expr in rules.items()}
+    _check_left_edges(first, lines)
+
+
+def nullable_rules(rules: dict[str, ast.Expr]) -> set[str]:
+    """The rules that the empty text satisfies."""
+    users = users_of({name: references(expr) for name, expr in rules.items()})
+    found: set[str] = set()
+    todo = [*rules]
+    while todo:
+        name = todo.pop()
+        if name not in found and is_nullable(rules[name], found):
+            found.add(name)
+            todo += users.get(name, ())
+    return found
+
+
+def is_nullable(expr: ast.Expr, rules: set[str]) -> bool:
+    """Whether the empty text satisfies the expression, given the rules that it satisfies."""
+    match expr:
+        case ast.RuleRef(name):
+            return name in rules
+        case ast.Sequence(items):
+            return all(is_nullable(item, rules) for item in items)
+        case ast.Choice(items):
+            return any(is_nullable(item, rules) for item in items)
+        case ast.Terminal(item):
+            return is_nullable(item, rules)
+        case _:
+            return isinstance(expr, ast.Repeat) and (expr.low == 0 or is_nullable(expr.item, rules))
+
+
+def _leading(expr: ast.Expr, nullable: set[str]) -> set[str]:
+    """The rules that may stand at the very beginning."""
+    match expr:
+        case ast.RuleRef(name):
+            return {name}
+        case ast.Repeat(item) | ast.Terminal(item):
+            return _leading(item, nullable)
+        case ast.Choice(items):
+            return set[str]().union(*(_leading(item, nullable) for item in items))
+        case ast.Sequence(items):
+            solid = next((at for at, item in enumerate(items, 1) if not is_nullable(item, nullable)), None)
+            return set[str]().union(*(_leading(item, nullable) for item in items[:solid]))
+        case _:
+            return set()
+
+
+def _check_left_edges(first: dict[str, set[str]], lines: dict[str, int]) -> None:
+    """Depth-first over "starts with": a cycle is left recursion, and llama.cpp recurses as deep as a chain is long."""
+    depth: dict[str, int] = {}
+    for origin in first:
+        path: list[tuple[str, list[str]]] = [] if origin in depth else [(origin, sorted(first[origin]))]
+        open_names = {origin}
+        while path:
+            name, rest = path[-1]
+            if rest:
+                target = rest.pop()
+                if target in open_names:
+                    raise InvalidGrammar(f"the rule {target[:80]!r} starts with itself", lines[target])
+                if target not in depth:
+                    path.append((target, sorted(first[target])))
+                    open_names.add(target)
+                continue
+            path.pop()
+            open_names.discard(name)
+            depth[name] = 1 + max((depth[target] for target in first[name]), default=0)
+            if depth[name] > limits.MAX_LEFT_CHAIN:
+                reason = f"the rule {name[:80]!r} starts a chain of more than {limits.MAX_LEFT_CHAIN} rules"
+                raise InvalidGrammar(reason, lines[name])
+
+
+# From so many words on, one stack per word costs more than a trie.
+_MANY_WORDS = 16
+
+
+def normalise(grammar: ast.Grammar) -> ast.Grammar:
+    """The same language; `(x?){0,n}` has become `x{0,n}`, and long alternations of literals a trie of rules. The
+    grammar holds no `Terminal`: GBNF writes none."""
+    rules = RuleBuilder()
+    rules.adopt(grammar)
+    nullable = nullable_rules(grammar.rules)
+
+    def rewritten(expr: ast.Expr) -> ast.Expr:
+        if isinstance(expr, ast.Choice):
+            words = tuple(item.text for item in expr.items if isinstance(item, ast.Literal))
+            if len(words) > _MANY_WORDS:
+                others = [rewritten(item) for item in expr.items if not isinstance(item, ast.Literal)]
+                return ast.choice([words_expr(words, PlainText(), rules, "words"), *others])
+        if not isinstance(expr, ast.Repeat):
+            return mapped(expr, rewritten)
+        item = rewritten(expr.item)
+        solid = _non_empty(item, nullable) if expr.high != 1 and is_nullable(item, nullable) else None
+        return ast.repeat(item, expr.low, expr.high) if solid is None else ast.repeat(solid, 0, expr.high)
+
+    for name, expr in grammar.rules.items():
+        rules.fill(name, rewritten(expr))
+    return ast.Grammar(rules.rules, grammar.root)
+
+
+def _non_empty(expr: ast.Expr, nullable: set[str]) -> ast.Expr | None:
+    """The non-empty texts of an expression; None where a rule would have to be rewritten for it."""
+    if not is_nullable(expr, nullable):
+        return expr
+    match expr:
+        case ast.Choice(items):
+            parts = [_non_empty(item, nullable) for item in items]
+            return None if None in parts else ast.choice(filter(None, parts))
+        case ast.Repeat(item, _, high):
+            solid = _non_empty(item, nullable)
+            return None if solid is None else ast.repeat(solid, 1, high)
+        case ast.Sequence(items):
+            options: list[ast.Expr] = []
+            for index, item in enumerate(items):
+                solid = _non_empty(item, nullable)
+                if solid is None:
+                    return None
+                limits.spend(len(items) - index)
+                options.append(ast.sequence([solid, *items[index + 1 :]]))
+            return ast.choice(options)
+        case _:
+            return None

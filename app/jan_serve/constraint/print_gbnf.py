@@ -1,26 +1,14 @@
-"""Prints a grammar as GBNF that llama.cpp compiles quickly and samples from without blowing up.
-
-llama.cpp copies the repeated item for every count and refuses, hangs or crashes past a product of 2,000, so long
-repetitions become rules over powers of two: O(log n) rules, and at most O(log n) live parse stacks.
-"""
+"""Prints a grammar as GBNF that llama.cpp compiles quickly and samples from without blowing up. llama.cpp copies the
+repeated item for every count and refuses, hangs or crashes past a product of 2,000, so long repetitions become rules
+over powers of two: O(log n) rules, and at most O(log n) live parse stacks."""
 
 from __future__ import annotations
 
-from jan_serve.constraint.ast import (
-    CharClass,
-    Choice,
-    Expr,
-    Grammar,
-    Literal,
-    Repeat,
-    RuleRef,
-    Sequence,
-    Special,
-    Terminal,
-)
+from jan_serve.constraint import ast
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet, complement
-from jan_serve.constraint.layout import has_layouts, with_optional_spaces
+from jan_serve.constraint.layout import with_optional_spaces
 from jan_serve.constraint.limits import MAX_PRINTED_BYTES
+from jan_serve.constraint.rules import has_node
 from jan_serve.errors import GrammarTooComplex
 
 # Up to this count llama.cpp's own expansion is the fastest form: one rule per optional copy, one live stack.
@@ -40,13 +28,11 @@ _LITERAL_ESCAPES = str.maketrans(
 )
 
 
-def print_gbnf(grammar: Grammar) -> str:
-    """GBNF text of `grammar`, start rule first. It always names its start rule `root`.
-
-    A layout, for which GBNF would need parameters, is any on one line: each comma and colon may have a space after it.
-    Raises GrammarTooComplex above the size limit.
-    """
-    return _Printer(with_optional_spaces(grammar) if has_layouts(grammar) else grammar).print()
+def print_gbnf(grammar: ast.Grammar) -> str:
+    """GBNF text of `grammar`, start rule first. It always names its start rule `root`. A layout, for which GBNF would
+    need parameters, is any on one line: each comma and colon may have a space after it. Raises GrammarTooComplex above
+    the size limit."""
+    return _Printer(with_optional_spaces(grammar) if has_node(grammar, ast.OneLayout) else grammar).print()
 
 
 def quote_literal(text: str) -> str:
@@ -67,10 +53,8 @@ def _class_char(code_point: int) -> str:
 
 
 def quote_class(chars: CharSet) -> str:
-    """A GBNF character class; sets that lack only ASCII are printed as exclusions.
-
-    llama.cpp rejects a token that holds the first bytes of a character if it could become an excluded one.
-    """
+    """A GBNF character class; sets that lack only ASCII are printed as exclusions. llama.cpp rejects a token that
+    holds the first bytes of a character if it could become an excluded one."""
     if chars == ((0, MAX_CODE_POINT),):
         return "."
     prefix = "["
@@ -88,7 +72,7 @@ def quote_class(chars: CharSet) -> str:
 
 
 class _Printer:
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: ast.Grammar) -> None:
         self._grammar = grammar
         self._names = {name: name for name in grammar.rules}
         self._taken = {*grammar.rules, "root"}
@@ -124,35 +108,35 @@ class _Printer:
                 raise GrammarTooComplex(f"the grammar would be larger than {MAX_PRINTED_BYTES} bytes")
         return "\n".join(lines) + "\n"
 
-    def _expr(self, expr: Expr) -> str:
+    def _expr(self, expr: ast.Expr) -> str:
         """Text of an expression where alternatives need no parentheses."""
-        if type(expr) is Terminal:
+        if type(expr) is ast.Terminal:
             expr = expr.item
-        if type(expr) is Choice:
+        if type(expr) is ast.Choice:
             return " | ".join([self._sequence(item) for item in expr.items])
         return self._sequence(expr)
 
-    def _sequence(self, expr: Expr) -> str:
-        if type(expr) is Sequence:
+    def _sequence(self, expr: ast.Expr) -> str:
+        if type(expr) is ast.Sequence:
             if not expr.items:
                 return '""'
             return " ".join([self._part(item) for item in expr.items])
-        if type(expr) is Terminal:
+        if type(expr) is ast.Terminal:
             return self._sequence(expr.item)
         return self._item(expr)
 
-    def _part(self, expr: Expr) -> str:
+    def _part(self, expr: ast.Expr) -> str:
         """Text of an expression as one part of a sequence."""
-        if type(expr) is Terminal and type(expr.item) is Sequence:
+        if type(expr) is ast.Terminal and type(expr.item) is ast.Sequence:
             return self._sequence(expr.item)
         return self._item(expr)
 
-    def _item(self, expr: Expr) -> str:
-        if type(expr) is Literal or type(expr) is Special:
+    def _item(self, expr: ast.Expr) -> str:
+        if type(expr) is ast.Literal or type(expr) is ast.Special:
             return quote_literal(expr.text)
-        if type(expr) is RuleRef:
+        if type(expr) is ast.RuleRef:
             return self._names[expr.name]
-        if type(expr) is CharClass:
+        if type(expr) is ast.CharClass:
             text = self._classes.get(expr.chars)
             if text is None:
                 text = quote_class(expr.chars)
@@ -160,28 +144,28 @@ class _Printer:
                     text = self._hoist(text, "class")
                 self._classes[expr.chars] = text
             return text
-        if type(expr) is Repeat:
+        if type(expr) is ast.Repeat:
             return self._repeat(expr)
-        if type(expr) is Terminal:
+        if type(expr) is ast.Terminal:
             return self._item(expr.item)
         return f"({self._expr(expr)})"
 
-    def _repeat(self, expr: Repeat) -> str:
+    def _repeat(self, expr: ast.Repeat) -> str:
         low, high = expr.low, expr.high
         item = self._item(expr.item)
-        if type(expr.item) in (Repeat, Terminal):
+        if type(expr.item) in (ast.Repeat, ast.Terminal):
             item = f"({item})"
         if high is None and low <= 1:
             return item + ("*" if low == 0 else "+")
         if (low, high) == (0, 1):
             return item + "?"
-        if type(expr.item) not in (CharClass, RuleRef):
+        if type(expr.item) not in (ast.CharClass, ast.RuleRef):
             # llama.cpp multiplies the count by the rules inside the item: a name keeps that factor at one.
             item = self._hoist(item)
         if low <= _NATIVE_REPEAT and (high is None or high <= _NATIVE_REPEAT):
             bounds = str(low) if low == high else f"{low},{'' if high is None else high}"
             return f"{item}{{{bounds}}}"
-        if type(expr.item) is not RuleRef:
+        if type(expr.item) is not ast.RuleRef:
             item = self._hoist(item)
         parts = self._exactly(item, low)
         if high is None:
@@ -222,10 +206,8 @@ class _Printer:
         return name
 
     def _at_most(self, item: str, count: int) -> str:
-        """A rule for 0..count items, most significant power first.
-
-        After any number of items at most one position per power is live, so stacks stay logarithmic.
-        """
+        """A rule for 0..count items, most significant power first. After any number of items at most one position per
+        power is live, so stacks stay logarithmic."""
         if count <= _NATIVE_REPEAT:
             return f"{item}{{0,{count}}}" if count > 1 else f"{item}?"
         key = (item, count)

@@ -1,9 +1,7 @@
-"""Writes decoded characters in the generated text: unchanged, or inside a JSON string.
-
-Automata speak of decoded characters. `JsonText` maps a set of them to every spelling that a JSON writer uses:
-raw, the two-character escapes, and `\\uXXXX` (a surrogate pair above U+FFFF) for everything but printable ASCII.
-What is excluded from such texts is in `EverySpelling`: any character may have all spellings, so `\\u0061` is an `a`.
-"""
+"""Writes decoded characters in the generated text: unchanged, or inside a JSON string. Automata speak of decoded
+characters. `JsonText` maps a set of them to every spelling that a JSON writer uses: raw, the two-character escapes,
+and `\\uXXXX` (a surrogate pair above U+FFFF) for everything but printable ASCII. What is excluded from such texts is
+in `EverySpelling`: any character may have all spellings, so `\\u0061` is an `a`."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from typing import Protocol
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.ast import EMPTY, CharClass, Expr, Literal, RuleRef, choice, sequence
-from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet
+from jan_serve.constraint.rules import RuleBuilder
 
 _MUST_ESCAPE: CharSet = ((0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
 _RAW = charset.complement(_MUST_ESCAPE)

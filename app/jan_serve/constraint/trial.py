@@ -1,8 +1,6 @@
 """Whether llguidance can follow a terminal: some intersections are short and need more states than it makes in a step.
-
-Its limits count what it finds out about the tokens of a vocabulary. The tokens here stand for those of any model: every
-byte, words, numbers, spaces and marks.
-"""
+Its limits count what it finds out about the tokens of a vocabulary. The tokens here stand for those of any model:
+every byte, words, numbers, spaces and marks."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any, Final
 
 from jan_serve.constraint.ast import Expr, Grammar
 from jan_serve.constraint.lark.print_lark import print_lark
-from jan_serve.constraint.transform import reachable
+from jan_serve.constraint.rules import reachable
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 from jan_serve.lark_matcher import made_matcher, too_complex
 

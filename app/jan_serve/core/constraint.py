@@ -350,6 +350,11 @@ class ToolGrammar(msgspec.Struct, frozen=True, tag="tool"):
     uniqueness: Uniqueness = Uniqueness()
 
 
+def any_object(reason: str) -> str:
+    """The warning of a tool whose schema is not enforced."""
+    return f"its arguments are held to any JSON object, not to its schema: {reason}"
+
+
 class CallFrame(msgspec.Struct, frozen=True, tag="frame"):
     """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
 

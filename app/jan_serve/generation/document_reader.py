@@ -11,7 +11,7 @@ from jan_serve.core.messages import ContentPart, DocumentPart, Message, TextPart
 from jan_serve.errors import InvalidDocument, UnsupportedContent
 from jan_serve.generation.ports import MediaDecoder
 from jan_serve.helpers.kinds import DecodePdf
-from jan_serve.text.base64_text import base64_bytes
+from jan_serve.text.valid_text import base64_bytes
 
 MAX_DOCUMENTS: Final = 16
 MAX_FILE_BYTES: Final = 32 << 20

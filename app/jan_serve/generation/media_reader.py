@@ -43,7 +43,7 @@ from jan_serve.image_files import (
     shown_size,
 )
 from jan_serve.image_files import checked_header as checked_image
-from jan_serve.text.base64_text import base64_bytes
+from jan_serve.text.valid_text import base64_bytes
 
 
 class ReadMedia(NamedTuple):

@@ -11,8 +11,8 @@ PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"i?|/(?:[^/\\]|\\.)*/[a-z]*|[()\[\]
 GROUPS: Final = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
-def references(pieces: Iterable[str], known: Container[str]) -> list[tuple[str, int]]:
-    """The known definitions that these pieces of a body refer to, each with the groups around it."""
+def named_in(pieces: Iterable[str], known: Container[str]) -> list[tuple[str, int]]:
+    """The known definitions that these pieces of a body name, each with the groups around it."""
     found: list[tuple[str, int]] = []
     groups = 0
     for piece in pieces:
@@ -25,9 +25,7 @@ def references(pieces: Iterable[str], known: Container[str]) -> list[tuple[str, 
 
 def depths(uses: Callable[[str], Iterable[tuple[str, int]]], root: str) -> Iterator[tuple[str, int]]:
     """Each definition at the first reference to it, with the number of definitions and groups that are open then.
-
-    uses: the references of a definition, as `references` has them; called before it is yielded.
-    """
+    uses: the references of a definition, as `named_in` has them; called before it is yielded."""
     seen = {root}
     path = [(1, iter(uses(root)))]
     yield root, 1

@@ -1,7 +1,5 @@
-"""This module finds the first of several markers, and stop strings, in streamed text.
-
-A MarkerSet goes by where a marker starts, a StopMatcher by where a stop string ends.
-"""
+"""This module finds the first of several markers, and stop strings, in streamed text. A MarkerSet goes by where a
+marker starts, a StopMatcher by where a stop string ends."""
 
 from __future__ import annotations
 
@@ -12,20 +10,16 @@ from typing import NamedTuple
 
 
 class MarkerMatch(NamedTuple):
-    """The result of a search. The text before `start` contains no marker, whole or unfinished.
-
-    marker: the marker at `start`; None if there is none, or if only more text can tell.
-    """
+    """The result of a search. The text before `start` contains no marker, whole or unfinished. marker: the marker at
+    `start`; None if there is none, or if only more text can tell."""
 
     start: int
     marker: str | None
 
 
 class MarkerSet:
-    """Markers that divide a text. The marker that starts first wins; of several at one position, the longest.
-
-    Unlike `StopMatcher`, which goes by the end of a match. Immutable, so it can be shared.
-    """
+    """Markers that divide a text. The marker that starts first wins; of several at one position, the longest. Unlike
+    `StopMatcher`, which goes by the end of a match. Immutable, so it can be shared."""
 
     __slots__ = ("_firsts", "_longest", "_markers", "_pattern")
 
@@ -73,10 +67,8 @@ class StopMatch(NamedTuple):
 
 
 class StopMatcher:
-    """Finds the stop string that ends first, and holds back text that may become one.
-
-    Of several that end together, the longest wins. The result does not depend on how the stream is cut into pieces.
-    """
+    """Finds the stop string that ends first, and holds back text that may become one. Of several that end together,
+    the longest wins. The result does not depend on how the stream is cut into pieces."""
 
     __slots__ = ("_held", "_longest", "_seen", "_stops")
 
@@ -95,9 +87,7 @@ class StopMatcher:
 
     def feed(self, text: str) -> tuple[str, StopMatch | None]:
         """Add `text`; return the text that cannot belong to a stop string, and the match that ends the stream, if any.
-
-        After a match, the rest of the text is dropped; do not feed again.
-        """
+        After a match, the rest of the text is dropped; do not feed again."""
         if not self._stops:
             self._seen += len(text)
             return text, None
@@ -144,10 +134,8 @@ class StopMatcher:
 
 
 class TokenEndMatcher:
-    """Finds a stop string at the end of the text so far, or before one final line break. Holds nothing back.
-
-    Finds none in the middle of a token: unlike StopMatcher, the result depends on how the stream is cut.
-    """
+    """Finds a stop string at the end of the text so far, or before one final line break. Holds nothing back. Finds
+    none in the middle of a token: unlike StopMatcher, the result depends on how the stream is cut."""
 
     __slots__ = ("_longest", "_stops", "_tail")
 

@@ -1,11 +1,10 @@
-"""Text that was cut within a character becomes valid here: bytes of tokens, and halves of surrogate pairs.
-
-JSON's grammar allows half pairs (RFC 8259, section 8.2) and UTF-8 does not. JavaScript writes them for a text that
-was cut within a character; a model may write any.
-"""
+"""Text that is no text yet: bytes of tokens, halves of surrogate pairs, and base64. JSON's grammar allows half pairs
+(RFC 8259, section 8.2) and UTF-8 does not. JavaScript writes them for a text that was cut within a character; a model
+may write any."""
 
 from __future__ import annotations
 
+import binascii
 import codecs
 import re
 from typing import Final
@@ -40,11 +39,9 @@ def valid_text(text: str) -> str:
 
 
 class Utf8Decoder:
-    """Incremental UTF-8 decoder: holds back an unfinished character, and nothing else.
-
-    Invalid bytes become U+FFFD, one per maximal subpart as the Unicode standard recommends, so the joined output does
-    not depend on where the bytes were cut.
-    """
+    """Incremental UTF-8 decoder: holds back an unfinished character, and nothing else. Invalid bytes become U+FFFD,
+    one per maximal subpart as the Unicode standard recommends, so the joined output does not depend on where the bytes
+    were cut."""
 
     __slots__ = ("_decoder",)
 
@@ -64,3 +61,22 @@ class Utf8Decoder:
         if cut_off:
             self._decoder.reset()
         return self._decoder.decode(b"", final=True)
+
+
+_TO_STANDARD: Final = str.maketrans("-_", "+/", " \t\r\n")
+
+
+def base64_bytes(text: str, max_bytes: int) -> bytes:
+    """The bytes of base64 of either alphabet (RFC 4648), with or without line ends and padding. Raises ValueError with
+    what is wrong with the file: `has more than … bytes, the limit`, before a text is decoded that is too long even
+    with its line ends, or `is not encoded as base64`."""
+    if len(text) > max_bytes // 3 * 4 * 9 // 8:
+        raise ValueError(f"has more than {max_bytes} bytes, the limit")
+    try:
+        try:
+            return binascii.a2b_base64(text, strict_mode=True)
+        except binascii.Error:
+            text = text.translate(_TO_STANDARD).rstrip("=")
+            return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    except ValueError:  # binascii.Error, and characters beyond ASCII
+        raise ValueError("is not encoded as base64") from None

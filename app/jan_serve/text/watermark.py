@@ -1,9 +1,7 @@
 """The watermark of Kirchenbauer et al. (2023, "A Watermark for Large Language Models"), as Text Generation Inference
-computes it on a CPU: the previous token selects the "green" part of the vocabulary, and green tokens get a bonus.
-
-The green tokens are the front of a permutation of the vocabulary: MT19937 seeded with the low 32 bits of 15485863 times
-the previous token, and a Fisher-Yates shuffle from the front, as in `torch.randperm`.
-"""
+computes it on a CPU: the previous token selects the "green" part of the vocabulary, and green tokens get a bonus. The
+green tokens are the front of a permutation of the vocabulary: MT19937 seeded with the low 32 bits of 15485863 times
+the previous token, and a Fisher-Yates shuffle from the front, as in `torch.randperm`."""
 
 from __future__ import annotations
 
@@ -24,10 +22,8 @@ _CACHE_SIZE: Final = 512
 
 
 def green_tokens(n_vocab: int, previous: int, gamma: float = DEFAULT_GAMMA) -> Mask:
-    """The green tokens after the token `previous`, as a mask of shape (n_vocab,).
-
-    n_vocab: the width of the logits. Takes about 2 ms for 150 000 tokens, unless cached.
-    """
+    """The green tokens after the token `previous`, as a mask of shape (n_vocab,). n_vocab: the width of the logits.
+    Takes about 2 ms for 150 000 tokens, unless cached."""
     packed = _packed_green_tokens(n_vocab, previous, gamma)
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=n_vocab).view(np.bool_)
 
@@ -39,12 +35,10 @@ def _packed_green_tokens(n_vocab: int, previous: int, gamma: float) -> bytes:
 
 
 def _shuffled_front(size: int, seed: int, count: int) -> Mask:
-    """A mask of the first `count` entries of the seed's permutation of 0..size-1.
-
-    Step i of the shuffle swaps position i with a later position. The last step that hits a position past the front
-    moves its own entry there, which the last earlier step that hit this one had moved, and so on. All these chains are
-    followed at once, instead of swap by swap.
-    """
+    """A mask of the first `count` entries of the seed's permutation of 0..size-1. Step i of the shuffle swaps position
+    i with a later position. The last step that hits a position past the front moves its own entry there, which the
+    last earlier step that hit this one had moved, and so on. All these chains are followed at once, instead of swap by
+    swap."""
     ids, choices = _constants(size, count)
     draws = np.random.RandomState(seed & _SEEDS).randint(0, 1 << 32, size=count, dtype=np.uint32)
     # The remainder in float64, which is exact for 32-bit integers and divides faster.

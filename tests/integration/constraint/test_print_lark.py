@@ -12,7 +12,7 @@ import pytest
 from jan_serve.constraint.ast import Grammar
 from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.parse_gbnf import parse_gbnf
-from jan_serve.constraint.regex.translate import translate as regex_to_grammar
+from jan_serve.constraint.regex.language import translate as regex_to_grammar
 from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 
 STACK_BYTES = 16 << 20

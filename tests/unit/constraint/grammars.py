@@ -9,13 +9,13 @@ from jan_serve.constraint.ast import (
     NEVER,
     Expr,
     Grammar,
+    Mode,
     Unordered,
     choice,
     sequence,
     unordered,
 )
 from jan_serve.constraint.json_schema.translate import translate
-from jan_serve.constraint.translation import Mode
 from jan_serve.core.constraint import PropertyOrder, Uniqueness, Whitespace
 
 

@@ -22,8 +22,8 @@ from jan_serve.constraint.ast import (
     repeat,
     sequence,
 )
-from jan_serve.constraint.executable import check_rules, is_nullable, normalise, nullable_rules
 from jan_serve.constraint.limits import MAX_LEFT_CHAIN
+from jan_serve.constraint.parse_gbnf import check_rules, is_nullable, normalise, nullable_rules
 from jan_serve.errors import InvalidGrammar
 from tests.unit.constraint.matching import GRAMMARS, belongs, texts
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from jan_serve.constraint.enforce import Cost, enforce
-from jan_serve.constraint.explain import explain, leaves_at, smallest_change
-from jan_serve.constraint.loosen import Change
+from jan_serve.constraint.explain import Change, explain, leaves_at, smallest_change
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.core.constraint import (
     GbnfConstraint,

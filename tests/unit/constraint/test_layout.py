@@ -11,14 +11,10 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint.ast import (
-    Grammar,
-)
+from jan_serve.constraint.ast import Grammar, OneLayout
 from jan_serve.constraint.lark.print_lark import print_lark
-from jan_serve.constraint.layout import (
-    has_layouts,
-    with_optional_spaces,
-)
+from jan_serve.constraint.layout import with_optional_spaces
+from jan_serve.constraint.rules import has_node
 from jan_serve.core.constraint import Whitespace
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.grammars import grammar_alone
@@ -149,7 +145,7 @@ def test_with_optional_spaces_is_every_text_on_one_line(schema: Any) -> None:
     random = Random(5)
     grammar = grammar_alone(schema)
     one_line = with_optional_spaces(grammar)
-    assert not has_layouts(one_line) and len(one_line.rules) == len(grammar.rules) + 2
+    assert not has_node(one_line, OneLayout) and len(one_line.rules) == len(grammar.rules) + 2
     laid_out, judged = judges(grammar), judges(one_line)
     for item in (value(random, 3) for _ in range(60)):
         for name, options in FORMS.items():

@@ -16,7 +16,7 @@ from jan_serve.constraint.ast import (
     choice,
     sequence,
 )
-from jan_serve.constraint.right_linear import NotRegular, solve
+from jan_serve.constraint.lark.references import NotRegular, solve
 from tests.unit.constraint.matching import belongs, texts
 
 NAMES = ("root", "r1", "r2", "r3")

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import ANY, MAX_CODE_POINT, CharSet, char_set, contains
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.constraint.text_form import JsonText
 from tests.unit.constraint.recognizer import Recognizer
 
@@ -28,8 +28,7 @@ def recognizer_of(chars: CharSet, *, is_excluded: bool = False) -> Recognizer:
     rules = RuleBuilder()
     form = JsonText(rules)
     expr = (form.excluded if is_excluded else form).chars(chars)
-    rules.fill(rules.reserve("root"), expr)
-    return Recognizer(rules.grammar("root"))
+    return Recognizer(rules.grammar(expr))
 
 
 def near(chars: CharSet) -> set[int]:
@@ -96,8 +95,7 @@ def test_any_character_has_all_spellings_of_json() -> None:
 @given(st.text(max_size=6))
 def test_a_literal_has_exactly_its_text(text: str) -> None:
     rules = RuleBuilder()
-    rules.fill(rules.reserve("root"), JsonText(rules).literal(text))
-    recognizer = Recognizer(rules.grammar("root"))
+    recognizer = Recognizer(rules.grammar(JsonText(rules).literal(text)))
     for ascii_only in (True, False):
         spelled = json.dumps(text, ensure_ascii=ascii_only)[1:-1].replace("\x7f", "\\u007f")
         assert recognizer.matches(spelled)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Expr, Grammar
 from jan_serve.constraint.automata.dfa import Dfa, of_length
-from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.automata.to_grammar import other_words_expr, words_expr
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
+from jan_serve.constraint.rules import RuleBuilder, prune
 from jan_serve.constraint.text_form import JsonText, PlainText
-from jan_serve.constraint.transform import prune
-from jan_serve.constraint.word_trie import other_words_expr, words_expr
 from tests.unit.constraint.matching import texts
 from tests.unit.constraint.recognizer import Recognizer
 
@@ -24,8 +23,7 @@ LANGUAGES = {pattern: regex_dfa(full_regex(pattern)) for pattern in (".*", "a*b?
 
 def _grammar(expr: Expr, rules: RuleBuilder) -> Grammar | None:
     """With the rules that their writer calls complete trusted."""
-    rules.fill(rules.reserve("root"), expr)
-    return prune(rules.grammar("root"), rules.complete)
+    return prune(rules.grammar(expr), rules.complete)
 
 
 @given(WORDS)

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from jan_serve.text.base64_text import base64_bytes
+from jan_serve.text.valid_text import base64_bytes
 
 DATA = bytes(range(255)) * 19
 LINES = base64.encodebytes(DATA).decode().replace("\n", "\r\n")

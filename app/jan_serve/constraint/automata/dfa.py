@@ -1,15 +1,13 @@
-"""Deterministic finite automata over Unicode code points, and their Boolean algebra.
-
-A `Dfa` is complete: every state has a successor for every symbol. A symbol is a class of code points that the
-automaton never tells apart; `cuts` and `symbols` map code points to symbols.
-"""
+"""Deterministic finite automata over Unicode code points, their Boolean algebra, and how many words they have. A `Dfa`
+is complete: every state has a successor for every symbol. A symbol is a class of code points that the automaton never
+tells apart; `cuts` and `symbols` map code points to symbols."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import lru_cache
-from typing import TypeVar
+from functools import lru_cache, reduce
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,6 +15,8 @@ from jan_serve.constraint import charset
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet
 from jan_serve.constraint.limits import MAX_PRODUCT_STATES, spend
 from jan_serve.errors import GrammarTooComplex
+
+S = TypeVar("S", bound=Hashable)
 
 
 class Dfa(msgspec.Struct, frozen=True, eq=False):
@@ -29,10 +29,7 @@ class Dfa(msgspec.Struct, frozen=True, eq=False):
 
     def matches(self, text: str) -> bool:
         """Whether the whole of `text` is a word."""
-        state = 0
-        for c in text:
-            state = self.table[state][self.symbols[bisect_right(self.cuts, ord(c)) - 1]]
-        return state in self.accepting
+        return reduce(self.step, text, 0) in self.accepting
 
     def step(self, state: int, c: str) -> int:
         """The state after one more character."""
@@ -79,21 +76,23 @@ def _live_states(dfa: Dfa) -> frozenset[int]:
     for state, row in enumerate(dfa.table):
         for target in set(row):
             sources[target].append(state)
-    live = set(dfa.accepting)
-    todo = list(live)
+    return frozenset(reached(dfa.accepting, sources.__getitem__))
+
+
+def reached(start: Iterable[S], onward: Callable[[S], Iterable[S]]) -> set[S]:
+    """All that is reached from the start, which it has too."""
+    found = set(start)
+    todo = list(found)
     while todo:
-        for source in sources[todo.pop()]:
-            if source not in live:
-                live.add(source)
-                todo.append(source)
-    return frozenset(live)
+        new = set(onward(todo.pop())) - found
+        found |= new
+        todo += new
+    return found
 
 
 def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...], list[list[int]]]:
-    """Split the code points into the coarsest symbols that respect `sets`.
-
-    Returns (cuts, symbols, members) where members[i] lists the symbols that make up sets[i].
-    """
+    """Split the code points into the coarsest symbols that respect `sets`. Returns (cuts, symbols, members) where
+    members[i] lists the symbols that make up sets[i]."""
     toggles: dict[int, int] = {0: 0}
     for index, chars in enumerate(sets):
         bit = 1 << index
@@ -203,9 +202,6 @@ def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool
     return explored(cuts, symbols, alive((0, 0)), step, MAX_PRODUCT_STATES, too_many)
 
 
-S = TypeVar("S", bound=Hashable)
-
-
 def explored(
     cuts: Iterable[int],
     symbols: Iterable[int],
@@ -214,10 +210,8 @@ def explored(
     most: int,
     too_many: str,
 ) -> Dfa:
-    """The automaton of all states that are reached. step: where each symbol leads, and whether a word may end.
-
-    Raises GrammarTooComplex with the reason `too_many` above `most` states.
-    """
+    """The automaton of all states that are reached. step: where each symbol leads, and whether a word may end. Raises
+    GrammarTooComplex with the reason `too_many` above `most` states."""
     index: dict[S, int] = {start: 0}
     order = [start]
     rows: list[tuple[int, ...]] = []
@@ -276,12 +270,9 @@ def of_length(low: int, high: int | None) -> Dfa:
 
 
 def minimize(a: Dfa) -> Dfa:
-    """The smallest equivalent automaton, with equal symbols merged.
-
-    Blocks of states are split by the blocks that their rows lead to. Of the parts of a block the largest keeps its
-    number, so each state is renumbered a logarithmic number of times (as in Hopcroft 1971), and only the sources of
-    renumbered states are looked at again.
-    """
+    """The smallest equivalent automaton, with equal symbols merged. Blocks of states are split by the blocks that
+    their rows lead to. Of the parts of a block the largest keeps its number, so each state is renumbered a logarithmic
+    number of times (as in Hopcroft 1971), and only the sources of renumbered states are looked at again."""
     count, width = len(a.table), len(a.table[0])
     if count > 3000:
         return a
@@ -416,3 +407,71 @@ def longest_word(a: Dfa) -> int | None:
             if target not in depth:
                 stack.append((target, False))
     return depth[0]
+
+
+SURROGATES: Final = ((0xD800, 0xDFFF),)
+"""Code points that no text has."""
+
+
+def is_endless(dfa: Dfa) -> bool:
+    """Whether every beginning of a word begins endlessly many; so it is of no words at all."""
+    live = dfa.live_states()
+    # Where each state leads on to another one, each leads to a cycle.
+    return all(not live.isdisjoint(dfa.table[state]) for state in live)
+
+
+def endless_states(dfa: Dfa) -> frozenset[int]:
+    """The states from which endlessly many words go on."""
+    live = dfa.live_states()
+    left = {state: live.intersection(dfa.table[state]) for state in live}
+    before: dict[int, list[int]] = {state: [] for state in live}
+    for state, targets in left.items():
+        for target in targets:
+            before[target].append(state)
+    counts = {state: len(targets) for state, targets in left.items()}
+    todo = [state for state, count in counts.items() if not count]
+    for state in todo:
+        del counts[state]
+        for source in before[state]:
+            counts[source] -= 1
+            if not counts[source]:
+                todo.append(source)
+    return frozenset(counts)
+
+
+def count_words(dfa: Dfa, most: int) -> int:
+    """The number of words of a finite language; most + 1 for more."""
+    edges = dfa.live_edges()
+    counts: dict[int, int] = {}
+    stack = [0] if 0 in edges else []
+    while stack:
+        state = stack[-1]
+        waiting = [target for target in edges[state] if target not in counts]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        found = (state in dfa.accepting) + sum(
+            charset.size(charset.subtract(chars, SURROGATES)) * counts[target]
+            for target, chars in edges[state].items()
+        )
+        counts[state] = min(found, most + 1)
+    return counts.get(0, 0)
+
+
+def all_words(dfa: Dfa) -> list[str]:
+    """All words of a finite language of few."""
+    edges = dfa.live_edges()
+    found: list[str] = []
+    todo = [(0, "")] if 0 in edges else []
+    while todo:
+        state, word = todo.pop()
+        if state in dfa.accepting:
+            found.append(word)
+        todo += [
+            (target, word + chr(code))
+            for target, chars in edges[state].items()
+            for low, high in chars
+            for code in range(low, high + 1)
+        ]
+    return found

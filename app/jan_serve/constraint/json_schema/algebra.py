@@ -9,20 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
+from jan_serve.constraint.json_schema import ir
 from jan_serve.constraint.json_schema.document import Term
-from jan_serve.constraint.json_schema.ir import (
-    ANY_ARRAY,
-    ANY_OBJECT,
-    ANY_VALUE,
-    NO_VALUE,
-    TRUE,
-    ArraySpec,
-    Conj,
-    NameRule,
-    ObjectSpec,
-    Terms,
-    TypeSets,
-)
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS, VALUE_KEYWORDS
 from jan_serve.constraint.json_schema.scalars import numbers, strings
 from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
@@ -41,20 +29,20 @@ class Algebra:
     (True only when it is certain); `expand` says what one allows."""
 
     def __init__(
-        self, terms: Terms, is_nothing: Callable[[Conj], bool], expand: Callable[[Conj], TypeSets]
+        self, terms: ir.Terms, is_nothing: Callable[[ir.Conj], bool], expand: Callable[[ir.Conj], ir.TypeSets]
     ) -> None:
         self._terms = terms
         self._is_nothing = is_nothing
         self._expand = expand
-        self._met: dict[tuple[Conj, Conj], Conj] = {}
+        self._met: dict[tuple[ir.Conj, ir.Conj], ir.Conj] = {}
 
-    def intersect(self, a: TypeSets, b: TypeSets) -> TypeSets:
-        if a is ANY_VALUE:
+    def intersect(self, a: ir.TypeSets, b: ir.TypeSets) -> ir.TypeSets:
+        if a is ir.ANY_VALUE:
             return b
-        if b is ANY_VALUE:
+        if b is ir.ANY_VALUE:
             return a
         spend(_STEPS)
-        return TypeSets(
+        return ir.TypeSets(
             a.null and b.null,
             a.boolean & b.boolean,
             self._numbers(a.number, b.number),
@@ -63,52 +51,49 @@ class Algebra:
             self._objects(a.object, b.object),
         )
 
-    def unite(self, a: TypeSets, b: TypeSets) -> TypeSets:
+    def unite(self, a: ir.TypeSets, b: ir.TypeSets) -> ir.TypeSets:
         spend(_STEPS)
-        return TypeSets(
+        return ir.TypeSets(
             a.null or b.null,
             a.boolean | b.boolean,
             _union(a.number, b.number, ANY_NUMBER),
             strings.unite(a.string, b.string),
-            _union(a.array, b.array, ANY_ARRAY),
+            _union(a.array, b.array, ir.ANY_ARRAY),
             self._union_objects(a.object, b.object),
         )
 
-    def unite_all(self, sets: Sequence[TypeSets]) -> TypeSets:
+    def unite_all(self, sets: Sequence[ir.TypeSets]) -> ir.TypeSets:
         """See `unite` one after the other; many objects are compared at once."""
-        result = NO_VALUE
+        result = ir.NO_VALUE
         for each in sets:
             result = self.unite(result, msgspec.structs.replace(each, object=()))
         objects = [each.object for each in sets if each.object]
-        if any(each is ANY_OBJECT for each in objects):
-            return msgspec.structs.replace(result, object=ANY_OBJECT)
+        if any(each is ir.ANY_OBJECT for each in objects):
+            return msgspec.structs.replace(result, object=ir.ANY_OBJECT)
         if len(objects) == 1:
             return msgspec.structs.replace(result, object=objects[0])
         specs = self._absorbed([spec for each in objects for spec in each])
         return msgspec.structs.replace(result, object=_capped(specs))
 
-    def discriminators(self, sets: Sequence[TypeSets]) -> list[frozenset[str]] | None:
-        """The values that one property, the same in all, may have in each of many sets of objects.
-
-        Sets that share no value have no object in common. None if no property has listed strings in all of them.
-        """
+    def discriminators(self, sets: Sequence[ir.TypeSets]) -> list[frozenset[str]] | None:
+        """The values that one property, the same in all, may have in each of many sets of objects. Sets that share no
+        value have no object in common. None if no property has listed strings in all of them."""
         specs = [spec for each in sets for spec in each.object]
-        if any(msgspec.structs.replace(each, object=()) != NO_VALUE for each in sets):
+        if any(msgspec.structs.replace(each, object=()) != ir.NO_VALUE for each in sets):
             return None
-        values = self._discriminators(specs)
-        if values is None:
+        if (values := self._discriminators(specs)) is None:
             return None
         left = iter(values)
         return [frozenset[str]().union(*(next(left) for _ in each.object)) for each in sets]
 
-    def _discriminators(self, specs: Sequence[ObjectSpec]) -> list[frozenset[str]] | None:
+    def _discriminators(self, specs: Sequence[ir.ObjectSpec]) -> list[frozenset[str]] | None:
         if len(specs) <= _FEW_SPECS:
             return None
         for name in specs[0].required:
             spend(1 + len(specs) // 4)
             found: list[frozenset[str]] = []
             for spec in specs:
-                strings_of = self._listed(spec.props.get(name, TRUE)) if name in spec.required else None
+                strings_of = self._listed(spec.props.get(name, ir.TRUE)) if name in spec.required else None
                 if strings_of is None:
                     break
                 found.append(strings_of)
@@ -116,14 +101,14 @@ class Algebra:
                 return found
         return None
 
-    def _listed(self, conj: Conj) -> frozenset[str] | None:
+    def _listed(self, conj: ir.Conj) -> frozenset[str] | None:
         """The strings that a value is one of."""
         if not conj or not all(_lists_constants(term) for term in conj):
             return None
         sets = self._expand(conj)
         if not isinstance(sets.string, OneOfStrings):
             return None
-        only = msgspec.structs.replace(sets, string=NO_STRING) == NO_VALUE
+        only = msgspec.structs.replace(sets, string=NO_STRING) == ir.NO_VALUE
         return frozenset(sets.string.values) if only else None
 
     def _numbers(self, a: tuple[NumberSpec, ...], b: tuple[NumberSpec, ...]) -> tuple[NumberSpec, ...]:
@@ -135,17 +120,17 @@ class Algebra:
         found = dict.fromkeys(s for x in a for y in b if (s := numbers.intersect(x, y)) is not None)
         return _capped(tuple(found))
 
-    def _arrays(self, a: tuple[ArraySpec, ...], b: tuple[ArraySpec, ...]) -> tuple[ArraySpec, ...]:
-        if a is ANY_ARRAY:
+    def _arrays(self, a: tuple[ir.ArraySpec, ...], b: tuple[ir.ArraySpec, ...]) -> tuple[ir.ArraySpec, ...]:
+        if a is ir.ANY_ARRAY:
             return b
-        if b is ANY_ARRAY:
+        if b is ir.ANY_ARRAY:
             return a
         found = [self._array(x, y) for x in a for y in b]
         if len(found) > 1:
             found = [spec for spec in found if not self.is_empty_array(spec)]
         return _capped(tuple(dict.fromkeys(found)))
 
-    def _array(self, a: ArraySpec, b: ArraySpec) -> ArraySpec:
+    def _array(self, a: ir.ArraySpec, b: ir.ArraySpec) -> ir.ArraySpec:
         spend(2 + len(a.prefix) + len(b.prefix))
         conjoin = self._terms.conjoin
         prefix = tuple(
@@ -153,7 +138,7 @@ class Algebra:
             for x, y in zip_longest(a.prefix, b.prefix)
         )
         high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
-        return ArraySpec(
+        return ir.ArraySpec(
             prefix,
             conjoin(a.rest, b.rest),
             max(a.low, b.low),
@@ -164,7 +149,7 @@ class Algebra:
             tuple(dict.fromkeys(a.seen_if + b.seen_if)),
         )
 
-    def trimmed(self, spec: ArraySpec) -> ArraySpec:
+    def trimmed(self, spec: ir.ArraySpec) -> ir.ArraySpec:
         """The spec with `high` lowered to the first place where no item is possible."""
         false = self._terms.false
         limit = spec.prefix.index(false) if false in spec.prefix else None
@@ -173,25 +158,26 @@ class Algebra:
         high = spec.high if limit is None or (spec.high is not None and spec.high < limit) else limit
         return msgspec.structs.replace(spec, high=high, prefix=spec.prefix[:high])
 
-    def is_empty_array(self, spec: ArraySpec) -> bool:
+    def is_empty_array(self, spec: ir.ArraySpec) -> bool:
         """Whether certainly no array satisfies the spec."""
         if spec.high is not None and spec.high < spec.low:
             return True
-        for index in range(min(spec.low, len(spec.prefix) + 1)):
-            if self._is_nothing(spec.item(index)):
-                return True
+        if any(self._is_nothing(spec.item(index)) for index in range(min(spec.low, len(spec.prefix) + 1))):
+            return True
         return any(
             c.low > 0
             and (self._is_nothing(c.conj) or (spec.high is not None and spec.high < c.low + c.start))
             for c in spec.contains
         )
 
-    def _objects(self, a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tuple[ObjectSpec, ...]:
-        if a is ANY_OBJECT:
+    def _objects(
+        self, a: tuple[ir.ObjectSpec, ...], b: tuple[ir.ObjectSpec, ...]
+    ) -> tuple[ir.ObjectSpec, ...]:
+        if a is ir.ANY_OBJECT:
             return b
-        if b is ANY_OBJECT:
+        if b is ir.ANY_OBJECT:
             return a
-        found: list[ObjectSpec] = []
+        found: list[ir.ObjectSpec] = []
         for x in a:
             if len(b) > 1 and any(self._is_within(x, y) for y in b):
                 found.append(x)
@@ -206,7 +192,7 @@ class Algebra:
             found = [spec for spec in found if not self.is_empty_object(spec)]
         return _capped(self._absorbed(found))
 
-    def _settled(self, spec: ObjectSpec) -> list[ObjectSpec]:
+    def _settled(self, spec: ir.ObjectSpec) -> list[ir.ObjectSpec]:
         """The spec, by which property satisfies each condition that only a few names can."""
         done = [msgspec.structs.replace(spec, exists=())]
         for exists in spec.exists:
@@ -219,8 +205,8 @@ class Algebra:
         return done
 
     def by_property(
-        self, spec: ObjectSpec, exists: NameRule, names: tuple[str, ...] = ()
-    ) -> Iterator[ObjectSpec]:
+        self, spec: ir.ObjectSpec, exists: ir.NameRule, names: tuple[str, ...] = ()
+    ) -> Iterator[ir.ObjectSpec]:
         """The spec with each property that can satisfy a condition: a listed one, or one of these names."""
         for name in dict.fromkeys([*spec.props, *spec.required, *names]):
             if strings.contains(exists.names, name):
@@ -229,11 +215,11 @@ class Algebra:
                     required = spec.required if name in spec.required else (*spec.required, name)
                     yield msgspec.structs.replace(spec, props={**spec.props, name: conj}, required=required)
 
-    def _absorbed(self, specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
+    def _absorbed(self, specs: list[ir.ObjectSpec]) -> tuple[ir.ObjectSpec, ...]:
         """The specs without those that lie within another one."""
         told = self._told_apart(specs)
         uses = Counter(term for conj in told for term in conj)
-        kept: dict[int, ObjectSpec] = {}
+        kept: dict[int, ir.ObjectSpec] = {}
         untold: list[int] = []
         by_term: dict[Term, list[int]] = {}
         by_rarest: dict[Term, list[int]] = {}
@@ -255,21 +241,21 @@ class Algebra:
                 kept[number] = spec
         return tuple(kept.values())
 
-    def _told_apart(self, specs: list[ObjectSpec]) -> list[Conj]:
+    def _told_apart(self, specs: list[ir.ObjectSpec]) -> list[ir.Conj]:
         """What each of many specs says of the property that tells most of them apart: one that lists it lies within
         another only if it says all that the other does. TRUE for those that do not list it, or forbid it."""
         if len(specs) <= _FEW_SPECS:
-            return [TRUE] * len(specs)
-        conjs: dict[str, set[Conj]] = {}
+            return [ir.TRUE] * len(specs)
+        conjs: dict[str, set[ir.Conj]] = {}
         for spec in specs:
             spend(1 + len(spec.props) // 8)
             for name, conj in spec.props.items():
                 conjs.setdefault(name, set()).add(conj)
         name = max(conjs, key=lambda name: len(conjs[name]), default="")
-        told = (spec.props.get(name, TRUE) for spec in specs)
-        return [TRUE if conj == self._terms.false else conj for conj in told]
+        told = (spec.props.get(name, ir.TRUE) for spec in specs)
+        return [ir.TRUE if conj == self._terms.false else conj for conj in told]
 
-    def _is_within(self, a: ObjectSpec, b: ObjectSpec) -> bool:
+    def _is_within(self, a: ir.ObjectSpec, b: ir.ObjectSpec) -> bool:
         """Whether every object of `a` is certainly one of `b`, with as much of it evaluated."""
         spend(1 + len(b.required) // 8)
         if a.seen != b.seen or (b.required and not set(a.required).issuperset(b.required)):
@@ -289,10 +275,10 @@ class Algebra:
             name in b.props or self._is_narrower(conj, self.lookup(b, name)) for name, conj in a.props.items()
         )
 
-    def _is_narrower(self, a: Conj, b: Conj) -> bool:
+    def _is_narrower(self, a: ir.Conj, b: ir.Conj) -> bool:
         return a == b or a == self._terms.false or all(term in a for term in b)
 
-    def _meet(self, a: Conj, b: Conj) -> Conj:
+    def _meet(self, a: ir.Conj, b: ir.Conj) -> ir.Conj:
         """Both; without what adds nothing where only constants are listed, as in properties that tell alternatives
         apart."""
         if not a or not b or a == b:
@@ -304,16 +290,16 @@ class Algebra:
                 sets = self._expand(known)
                 known = (
                     self._terms.false
-                    if sets == NO_VALUE
+                    if sets == ir.NO_VALUE
                     else next((conj for conj in (a, b) if sets == self._expand(conj)), known)
                 )
             self._met[a, b] = known
         return known
 
-    def _object(self, a: ObjectSpec, b: ObjectSpec) -> ObjectSpec | None:
+    def _object(self, a: ir.ObjectSpec, b: ir.ObjectSpec) -> ir.ObjectSpec | None:
         spend(2 + len(a.props) + len(b.props))
         conjoin = self._meet
-        props: dict[str, Conj] = {}
+        props: dict[str, ir.Conj] = {}
         for name, conj in a.props.items():
             other = b.props.get(name)
             props[name] = conjoin(conj, self.lookup(b, name) if other is None else other)
@@ -327,7 +313,7 @@ class Algebra:
         low = max(a.low, b.low)
         if high is not None and high < max(low, len(required)):
             return None
-        return ObjectSpec(
+        return ir.ObjectSpec(
             props,
             tuple(dict.fromkeys(a.rules + b.rules)),
             required,
@@ -337,9 +323,11 @@ class Algebra:
             strings.unite(a.seen, b.seen),
         )
 
-    def _union_objects(self, a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tuple[ObjectSpec, ...]:
-        if a is ANY_OBJECT or b is ANY_OBJECT:
-            return ANY_OBJECT
+    def _union_objects(
+        self, a: tuple[ir.ObjectSpec, ...], b: tuple[ir.ObjectSpec, ...]
+    ) -> tuple[ir.ObjectSpec, ...]:
+        if a is ir.ANY_OBJECT or b is ir.ANY_OBJECT:
+            return ir.ANY_OBJECT
         if not a or not b:
             return a or b
         # Each of them is absorbed.
@@ -348,19 +336,19 @@ class Algebra:
             (*(spec for spec in a if not any(self._is_within(spec, other) for other in own)), *own)
         )
 
-    def lookup(self, spec: ObjectSpec, name: str) -> Conj:
+    def lookup(self, spec: ir.ObjectSpec, name: str) -> ir.Conj:
         """All that applies to the value of one property."""
         known = spec.props.get(name)
         if known is not None:
             return known
-        result = TRUE
+        result = ir.TRUE
         spend(len(spec.rules))
         for rule in spec.rules:
             if strings.contains(rule.names, name):
                 result = self._terms.conjoin(result, rule.conj)
         return result
 
-    def add_rule(self, spec: ObjectSpec, rule: NameRule) -> ObjectSpec:
+    def add_rule(self, spec: ir.ObjectSpec, rule: ir.NameRule) -> ir.ObjectSpec:
         """The spec with one more rule, which listed properties obey too."""
         spend(len(spec.props))
         props = {
@@ -369,7 +357,7 @@ class Algebra:
         }
         return msgspec.structs.replace(spec, props=props, rules=(*spec.rules, rule))
 
-    def is_empty_object(self, spec: ObjectSpec) -> bool:
+    def is_empty_object(self, spec: ir.ObjectSpec) -> bool:
         """Whether certainly no object satisfies the spec."""
         if spec.high is not None and spec.high < max(spec.low, len(spec.required)):
             return True
@@ -385,7 +373,7 @@ class Algebra:
             for e in spec.exists
         )
 
-    def _extras_fail(self, spec: ObjectSpec, exists: NameRule) -> bool:
+    def _extras_fail(self, spec: ir.ObjectSpec, exists: ir.NameRule) -> bool:
         """Whether no unlisted property can be the one that `exists` asks for."""
         return any(
             rule.conj == self._terms.false and rule.names in (strings.ANY_STRING, exists.names)
@@ -393,8 +381,8 @@ class Algebra:
         ) or self._is_nothing(exists.conj)
 
 
-S = TypeVar("S", NumberSpec, ArraySpec, ObjectSpec)
-T = TypeVar("T", NumberSpec, ArraySpec)
+S = TypeVar("S", NumberSpec, ir.ArraySpec, ir.ObjectSpec)
+T = TypeVar("T", NumberSpec, ir.ArraySpec)
 
 
 def _union(a: tuple[T, ...], b: tuple[T, ...], everything: tuple[T, ...]) -> tuple[T, ...]:

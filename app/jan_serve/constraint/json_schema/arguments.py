@@ -1,8 +1,6 @@
-"""The arguments of a function call in the notations that models write beside JSON: tags, keywords, bare keys.
-
-Narrower than the JSON translation, never wider: it leaves out unlisted names, names that the notation cannot hold, and
-what a reader of the notation would take for a value of another type.
-"""
+"""The arguments of a function call in the notations that models write beside JSON: tags, keywords, bare keys. Narrower
+than the JSON translation, never wider: it leaves out unlisted names, names that the notation cannot hold, and what a
+reader of the notation would take for a value of another type."""
 
 from __future__ import annotations
 
@@ -13,19 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from jan_serve.constraint import charset
-from jan_serve.constraint.ast import (
-    EMPTY,
-    NEVER,
-    CharClass,
-    Expr,
-    Literal,
-    Special,
-    choice,
-    optional,
-    repeat,
-    sequence,
-)
+from jan_serve.constraint import ast, charset
+from jan_serve.constraint.ast import Translated
+from jan_serve.constraint.json_schema import ir
 from jan_serve.constraint.json_schema.document import Document
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, members_in_any_order, plain_members
 from jan_serve.constraint.json_schema.emit_strings import (
@@ -36,29 +24,18 @@ from jan_serve.constraint.json_schema.emit_strings import (
     text_until,
 )
 from jan_serve.constraint.json_schema.expand import Expander
-from jan_serve.constraint.json_schema.ir import (
-    FALSE_ONLY,
-    NO_BOOLEAN,
-    NO_VALUE,
-    TRUE,
-    TRUE_ONLY,
-    ObjectSpec,
-    TypeSets,
-    placed,
-)
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec, intersect
-from jan_serve.constraint.json_schema.scalars.strings import NO_STRING, StringSet
-from jan_serve.constraint.json_schema.translate import BareKeyEmitter, ValueEmitter, is_bare
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.constraint.json_schema.translate import Emitter
 from jan_serve.constraint.limits import budget
+from jan_serve.constraint.rules import prune
 from jan_serve.constraint.text_form import PlainText, SingleQuoted
-from jan_serve.constraint.transform import prune
-from jan_serve.constraint.translation import Translated
 from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.errors import UnsupportedSchema
 
-_NAME = repeat(
-    CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
+_NAME = ast.repeat(
+    ast.CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
 )
 _LONG_MARK = 4
 # Python strips more than `\s` of a pattern.
@@ -81,19 +58,16 @@ class ArgumentPart(Enum):
 
 
 class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
-    """How arguments are written.
+    """How arguments are written. argument: one of them. separator: between two. stop: text that ends a raw string;
+    None where strings are JSON. quote: stands around raw strings, also of those within arrays and objects, whose keys
+    are bare; None where both are JSON. names: a pattern of all names that may be written; "" for any. section: what
+    opens and closes another form of raw strings. python_words: a value may also be True, False or None. single_quotes:
+    a value that is a string may also stand between these."""
 
-    argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
-    quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
-    JSON. names: a pattern of all names that may be written; "" for any. section: what opens and closes another form of
-    raw strings. python_words: a value may also be True, False or None. single_quotes: a value that is a string may also
-    stand between these.
-    """
-
-    argument: tuple[Expr | ArgumentPart, ...]
-    separator: Expr = EMPTY
+    argument: tuple[ast.Expr | ArgumentPart, ...]
+    separator: ast.Expr = ast.EMPTY
     stop: str | None = None
-    quote: Expr | None = None
+    quote: ast.Expr | None = None
     names: str = ""
     section: tuple[str, str] | None = None
     python_words: bool = False
@@ -109,16 +83,13 @@ def translate_arguments(
     readings: Readings | None = None,
 ) -> Translated:
     """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them. readings: None where a reader
-    knows which names have strings only.
-
-    Raises as `enforce`, alone.
-    """
-    with budget(), placed(TRUE):
+    knows which names have strings only. Raises as `enforce`, alone."""
+    with budget(), ir.placed(ir.TRUE):
         document = Document(schema)
         emitter = _emitter(Expander(document), notation, whitespace, order)
         writer = _Writer(emitter, notation, readings)
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
-        root = choice([writer.object(spec) for spec in sets.object])
+        root = ast.choice([writer.object(spec) for spec in sets.object])
         grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
         if emitter.needs_comparison is not None:
             raise emitter.needs_comparison
@@ -133,23 +104,23 @@ def translate_arguments(
 
 def _emitter(
     expander: Expander, notation: ArgumentNotation, whitespace: Whitespace, order: PropertyOrder
-) -> ValueEmitter:
+) -> Emitter:
     if notation.quote is None:
-        return ValueEmitter(expander, whitespace=whitespace, order=order)
+        return Emitter(expander, whitespace=whitespace, order=order)
     if notation.stop is None:
         raise ValueError("raw strings need a stop")
-    return BareKeyEmitter(expander, order=order, quote=notation.quote, stop=notation.stop)
+    return _BareKeyEmitter(expander, order=order, quote=notation.quote, stop=notation.stop)
 
 
 class _Closing(NamedTuple):
     """How a raw string without quotes ends, and what follows its stop, to the end of the argument."""
 
     stop: RawStop
-    follows: tuple[Expr | ArgumentPart, ...]
+    follows: tuple[ast.Expr | ArgumentPart, ...]
 
 
 class _Writer:
-    def __init__(self, emitter: ValueEmitter, notation: ArgumentNotation, readings: Readings | None) -> None:
+    def __init__(self, emitter: Emitter, notation: ArgumentNotation, readings: Readings | None) -> None:
         self._emit = emitter
         self._names = strings.Pattern(notation.names)
         kinds = (ArgumentPart.JSON_TYPE, ArgumentPart.IS_STRING)
@@ -171,9 +142,9 @@ class _Writer:
         while not special and notation.stop not in text:
             part = notation.argument[at]
             at += 1
-            if isinstance(part, Special):
+            if isinstance(part, ast.Special):
                 special = part.text
-            elif isinstance(part, Literal):
+            elif isinstance(part, ast.Literal):
                 text += part.text
             else:
                 raise ValueError("the stop of raw strings is a text")
@@ -182,19 +153,19 @@ class _Writer:
         else:
             stop, rest = notation.stop, text.partition(notation.stop)[2]
         gap = text.index(stop.removesuffix(special))
-        follows = (*([Literal(rest)] if rest else []), *notation.argument[at:])
+        follows = (*([ast.Literal(rest)] if rest else []), *notation.argument[at:])
         return _Closing(RawStop(stop, special, gap, notation.section), self._shared(follows))
 
-    def _shared(self, parts: tuple[Expr | ArgumentPart, ...]) -> tuple[Expr | ArgumentPart, ...]:
+    def _shared(self, parts: tuple[ast.Expr | ArgumentPart, ...]) -> tuple[ast.Expr | ArgumentPart, ...]:
         """The marks of the notation as rules: each is written once, and not for every argument."""
         return tuple(
             self._emit.rules.define("mark", part)
-            if isinstance(part, Literal) and len(part.text) >= _LONG_MARK
+            if isinstance(part, ast.Literal) and len(part.text) >= _LONG_MARK
             else part
             for part in parts
         )
 
-    def object(self, spec: ObjectSpec) -> Expr:
+    def object(self, spec: ir.ObjectSpec) -> ast.Expr:
         """All arguments of one spec, in the order of its properties."""
         expander = self._emit.expander
         required = set(spec.required)
@@ -202,15 +173,15 @@ class _Writer:
         fields: list[Field] = []
         for name in names:
             conj = expander.algebra.lookup(spec, name)
-            with placed(conj):
+            with ir.placed(conj):
                 if name in required or not expander.is_nothing(conj):
                     sets = self._uncounted(name, self._as_read(expander.expand(conj), name))
                     argument = self._argument(self._key(name), name, sets)
-                    if argument != NEVER or name in required:
+                    if argument != ast.NEVER or name in required:
                         fields.append(Field(argument, name in required))
-        extra: Expr = NEVER
+        extra: ast.Expr = ast.NEVER
         if not names and not spec.rules:
-            extra = self._argument(_NAME, "any", self._as_read(expander.expand(TRUE), None))
+            extra = self._argument(_NAME, "any", self._as_read(expander.expand(ir.TRUE), None))
         shape = Shape(fields, extra, [], 0, spec.low, spec.high)
         counted = spec.low > len(required) or (spec.high is not None and spec.high < len(fields))
         if spec.exists or (counted and not (self._emit.any_order and fields)):
@@ -224,20 +195,20 @@ class _Writer:
             )
         else:
             members = plain_members(rules, shape, "arguments", comma=comma)
-        return optional(members) if shape.may_be_empty() else members
+        return ast.optional(members) if shape.may_be_empty() else members
 
-    def _key(self, name: str) -> Expr:
+    def _key(self, name: str) -> ast.Expr:
         """NEVER for a name that a reader would end before its end."""
         if self._notation.names and not strings.contains(self._names, name):
             self.unwritten.append(name)
-            return NEVER
+            return ast.NEVER
         return self._plain.literal(name) if self._notation.quote is None else self._emit.key(name)
 
     def _is_mark(self, name: str) -> bool:
         """Whether an executor finds the value of this key."""
-        return self._notation.quote is None or is_bare(name)
+        return self._notation.quote is None or _is_bare(name)
 
-    def _as_read(self, sets: TypeSets, name: str | None) -> TypeSets:
+    def _as_read(self, sets: ir.TypeSets, name: str | None) -> ir.TypeSets:
         """The values of an argument whose text is read as that value. name: None for one that is not listed."""
         if not self._is_read:
             return sets
@@ -249,16 +220,16 @@ class _Writer:
         if known != _TEXT:
             text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
         whole = (intersect(spec, _WHOLE) for spec in sets.number) if "integer" in known else ()
-        return TypeSets(
+        return ir.TypeSets(
             null=sets.null and "null" in known,
-            boolean=sets.boolean if "boolean" in known else NO_BOOLEAN,
+            boolean=sets.boolean if "boolean" in known else ir.NO_BOOLEAN,
             number=sets.number if "number" in known else tuple(spec for spec in whole if spec is not None),
             string=text if "string" in known else NO_STRING,
             array=sets.array if "array" in known else (),
             object=sets.object if "object" in known else (),
         )
 
-    def _uncounted(self, name: str, sets: TypeSets) -> TypeSets:
+    def _uncounted(self, name: str, sets: ir.TypeSets) -> ir.TypeSets:
         """The values of an argument, without the bound of a text that is too long to be counted here."""
         text, most = sets.string, None
         is_raw = self._notation.stop is not None and not self._has_others(sets) and self._is_mark(name)
@@ -277,7 +248,7 @@ class _Writer:
             )
         return sets
 
-    def _argument(self, key: Expr, hint: str, sets: TypeSets) -> Expr:
+    def _argument(self, key: ast.Expr, hint: str, sets: ir.TypeSets) -> ast.Expr:
         """One argument, in each spelling of its type."""
         slots = self._notation.argument
         until = self._until_stop(key, sets)
@@ -287,11 +258,11 @@ class _Writer:
             kinds = self._by_type(sets, hint)
         else:
             other = self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)
-            whole = choice([self._string(sets.string, hint), other])
+            whole = ast.choice([self._string(sets.string, hint), other])
             kinds = [("string", whole)]
-        return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
+        return ast.choice([self._filled(key, kind, value) for kind, value in kinds if value != ast.NEVER])
 
-    def _until_stop(self, key: Expr, sets: TypeSets) -> Expr | None:
+    def _until_stop(self, key: ast.Expr, sets: ir.TypeSets) -> ast.Expr | None:
         """An argument that is any raw string, or one of a bounded length."""
         closing = self._closing
         if closing is None or self._has_others(sets):
@@ -301,60 +272,110 @@ class _Writer:
             return None
         slots = self._notation.argument
         parts = (*slots[: slots.index(ArgumentPart.VALUE)], until, *closing.follows)
-        return self._filled(key, "string", EMPTY, parts)
+        return self._filled(key, "string", ast.EMPTY, parts)
 
     def _filled(
-        self, key: Expr, kind: str, value: Expr, parts: tuple[Expr | ArgumentPart, ...] | None = None
-    ) -> Expr:
-        words: dict[ArgumentPart, Expr] = {
+        self,
+        key: ast.Expr,
+        kind: str,
+        value: ast.Expr,
+        parts: tuple[ast.Expr | ArgumentPart, ...] | None = None,
+    ) -> ast.Expr:
+        words: dict[ArgumentPart, ast.Expr] = {
             ArgumentPart.KEY: key,
             ArgumentPart.VALUE: value,
-            ArgumentPart.IS_STRING: Literal("true" if kind == "string" else "false"),
-            ArgumentPart.JSON_TYPE: Literal(kind),
+            ArgumentPart.IS_STRING: ast.Literal("true" if kind == "string" else "false"),
+            ArgumentPart.JSON_TYPE: ast.Literal(kind),
         }
         slots = self._notation.argument if parts is None else parts
-        return sequence([words[p] if isinstance(p, ArgumentPart) else p for p in slots])
+        return ast.sequence([words[p] if isinstance(p, ArgumentPart) else p for p in slots])
 
-    def _by_type(self, sets: TypeSets, hint: str) -> list[tuple[str, Expr]]:
+    def _by_type(self, sets: ir.TypeSets, hint: str) -> list[tuple[str, ast.Expr]]:
         parts = (
-            ("number", msgspec.structs.replace(NO_VALUE, number=sets.number)),
-            ("boolean", msgspec.structs.replace(NO_VALUE, boolean=sets.boolean)),
-            ("null", msgspec.structs.replace(NO_VALUE, null=sets.null)),
-            ("object", msgspec.structs.replace(NO_VALUE, object=sets.object)),
-            ("array", msgspec.structs.replace(NO_VALUE, array=sets.array)),
+            ("number", msgspec.structs.replace(ir.NO_VALUE, number=sets.number)),
+            ("boolean", msgspec.structs.replace(ir.NO_VALUE, boolean=sets.boolean)),
+            ("null", msgspec.structs.replace(ir.NO_VALUE, null=sets.null)),
+            ("object", msgspec.structs.replace(ir.NO_VALUE, object=sets.object)),
+            ("array", msgspec.structs.replace(ir.NO_VALUE, array=sets.array)),
         )
         others = [(kind, self._other(part, hint)) for kind, part in parts if not part.is_nothing()]
         return [("string", self._string(sets.string, hint)), *others]
 
-    def _has_others(self, sets: TypeSets) -> bool:
+    def _has_others(self, sets: ir.TypeSets) -> bool:
         return not msgspec.structs.replace(sets, string=NO_STRING).is_nothing()
 
-    def _string(self, allowed: StringSet, hint: str) -> Expr:
+    def _string(self, allowed: StringSet, hint: str) -> ast.Expr:
         stop = self._notation.stop
         if strings.is_empty(allowed):
-            return NEVER
+            return ast.NEVER
         if stop is None or self._notation.quote is not None:
             whole = self._emit.string(allowed, hint)
             if not self._notation.single_quotes:
                 return whole
             quoted = string_expr(allowed, SingleQuoted(), self._emit.rules, hint)
-            return choice([whole, sequence([Literal("'"), quoted])])
+            return ast.choice([whole, ast.sequence([ast.Literal("'"), quoted])])
         if self._notation.section is not None:
             opening = strings.Pattern("^" + re.escape(self._notation.section[0]))
             allowed = strings.intersect(allowed, strings.complement(opening))
         return raw_text(allowed, stop, self._emit.rules, hint)
 
-    def _other(self, sets: TypeSets, hint: str) -> Expr:
+    def _other(self, sets: ir.TypeSets, hint: str) -> ast.Expr:
         """The value, if it is not a string."""
         if sets.is_nothing():
-            return NEVER
+            return ast.NEVER
         value = self._emit.alternatives(sets, hint)
         whole = self._emit.laid_out(value) if sets.array or sets.object else value
         if not self._notation.python_words:
             return whole
         words = (
-            ("False", sets.boolean & FALSE_ONLY),
-            ("True", sets.boolean & TRUE_ONLY),
+            ("False", sets.boolean & ir.FALSE_ONLY),
+            ("True", sets.boolean & ir.TRUE_ONLY),
             ("None", sets.null),
         )
-        return choice([whole, *(Literal(word) for word, allowed in words if allowed)])
+        return ast.choice([whole, *(ast.Literal(word) for word, allowed in words if allowed)])
+
+
+_BARE: Final = strings.Pattern(r"""^[^\s\u0000-\u0020\u007f-\u00a0,:\[\](){}'"<]+$""")
+
+
+def _is_bare(name: str) -> bool:
+    """Whether a name is read as one without quotes around it."""
+    return strings.contains(_BARE, name)
+
+
+class _BareKeyEmitter(Emitter):
+    """Writes objects on one line. A name that does not read as one word stands between quotes."""
+
+    def __init__(self, expander: Expander, *, order: PropertyOrder, quote: ast.Expr, stop: str) -> None:
+        """quote: around strings. stop: its text, which no string contains."""
+        super().__init__(expander, whitespace=Whitespace.COMPACT, order=order)
+        self._quote = quote
+        self._stop = stop
+
+    def string(self, allowed: StringSet, hint: str) -> ast.Expr:
+        if isinstance(allowed, strings.AnyString):
+            return self.shared("string")
+        return self._quoted(allowed, hint)
+
+    def name(self, allowed: StringSet, hint: str) -> ast.Expr:
+        bare = strings.intersect(allowed, _BARE)
+        return ast.choice(
+            [raw_text(bare, self._stop, self.rules, f"{hint}-bare"), self.string(allowed, hint)]
+        )
+
+    def name_outside(self, allowed: StringSet, words: tuple[str, ...], hint: str) -> ast.Expr:
+        return self.name(strings.intersect(allowed, strings.complement(strings.OneOfStrings(words))), hint)
+
+    def key(self, name: str) -> ast.Expr:
+        return ast.Literal(name) if _is_bare(name) else self._quoted(strings.OneOfStrings((name,)), name)
+
+    def _shared_body(self, name: str) -> ast.Expr:
+        return self._quoted(ANY_STRING, name) if name == "string" else super()._shared_body(name)
+
+    def _quoted(self, allowed: StringSet, hint: str) -> ast.Expr:
+        until = text_until(
+            allowed, RawStop(self._stop, self._stop if isinstance(self._quote, ast.Special) else "")
+        )
+        if until is not None:
+            return ast.sequence([self._quote, until])
+        return ast.sequence([self._quote, raw_text(allowed, self._stop, self.rules, hint), self._quote])

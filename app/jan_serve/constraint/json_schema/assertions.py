@@ -10,32 +10,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from jan_serve.constraint.json_schema import ir, keywords
 from jan_serve.constraint.json_schema.document import Document, Subschema, as_array, as_object
-from jan_serve.constraint.json_schema.ir import (
-    ANY_ARRAY,
-    ANY_BOOLEAN,
-    ANY_OBJECT,
-    ANY_VALUE,
-    FALSE_ONLY,
-    NO_BOOLEAN,
-    NO_VALUE,
-    TRUE,
-    TRUE_ONLY,
-    ArraySpec,
-    Conj,
-    Contains,
-    NameRule,
-    ObjectSpec,
-    Terms,
-    TypeSets,
-)
-from jan_serve.constraint.json_schema.keywords import (
-    ARRAY_KEYWORDS,
-    NUMBER_KEYWORDS,
-    OBJECT_KEYWORDS,
-    STRING_KEYWORDS,
-    TYPES,
-)
 from jan_serve.constraint.json_schema.scalars import numbers, strings
 from jan_serve.constraint.json_schema.scalars.formats import FORMATS
 from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
@@ -44,50 +20,50 @@ from jan_serve.constraint.limits import MAX_COUNT
 from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
 
 _COUNT_DIGITS: Final = 20
-_GEMINI_TYPES: Final = {name.upper(): name for name in TYPES}
+_GEMINI_TYPES: Final = {name.upper(): name for name in keywords.TYPES}
 
 
 class Assertions:
     """Reads the keywords of one subschema; every wrong value is an InvalidSchema that names its place."""
 
-    def __init__(self, document: Document, terms: Terms) -> None:
+    def __init__(self, document: Document, terms: ir.Terms) -> None:
         self._document = document
         self._terms = terms
 
-    def allowed(self, subschema: Subschema) -> TypeSets:
+    def allowed(self, subschema: Subschema) -> ir.TypeSets:
         """The values that satisfy `type` and the keywords of each single type; `enum` and `const` are left out."""
         schema = subschema.schema
         result = self.types(subschema)
-        if not NUMBER_KEYWORDS.isdisjoint(schema) and result.number:
+        if not keywords.NUMBER_KEYWORDS.isdisjoint(schema) and result.number:
             own = self.number(subschema)
             found = (numbers.intersect(s, own) for s in result.number)
             result = replace(result, number=tuple(s for s in found if s is not None))
-        if not STRING_KEYWORDS.isdisjoint(schema) and result.string != NO_STRING:
+        if not keywords.STRING_KEYWORDS.isdisjoint(schema) and result.string != NO_STRING:
             result = replace(result, string=self.string(subschema))
-        if not ARRAY_KEYWORDS.isdisjoint(schema) and result.array:
+        if not keywords.ARRAY_KEYWORDS.isdisjoint(schema) and result.array:
             result = replace(result, array=(self.array(subschema),))
-        if not OBJECT_KEYWORDS.isdisjoint(schema) and result.object:
+        if not keywords.OBJECT_KEYWORDS.isdisjoint(schema) and result.object:
             result = replace(result, object=(self.object(subschema),))
         return result
 
     # type, enum, const
 
-    def types(self, subschema: Subschema) -> TypeSets:
+    def types(self, subschema: Subschema) -> ir.TypeSets:
         if "type" not in subschema.schema:
-            return ANY_VALUE
+            return ir.ANY_VALUE
         names = self.type_names(subschema)
         number: tuple[NumberSpec, ...] = ()
         if "number" in names:
             number = ANY_NUMBER
         elif "integer" in names:
             number = (NumberSpec(integer=True),)
-        return TypeSets(
+        return ir.TypeSets(
             "null" in names,
-            ANY_BOOLEAN if "boolean" in names else NO_BOOLEAN,
+            ir.ANY_BOOLEAN if "boolean" in names else ir.NO_BOOLEAN,
             number,
             ANY_STRING if "string" in names else NO_STRING,
-            ANY_ARRAY if "array" in names else (),
-            ANY_OBJECT if "object" in names else (),
+            ir.ANY_ARRAY if "array" in names else (),
+            ir.ANY_OBJECT if "object" in names else (),
         )
 
     def type_names(self, subschema: Subschema) -> list[str]:
@@ -99,29 +75,31 @@ class Assertions:
             if subschema.schema.get("nullable") is True:
                 names = [*names, "null"]
         for name in names:
-            if name not in TYPES:
+            if name not in keywords.TYPES:
                 raise InvalidSchema(f"{subschema.pointer}/type", f"{str(name)[:50]!r} is not a JSON type")
         return names
 
-    def constant(self, subschema: Subschema, value: Any) -> TypeSets:
+    def constant(self, subschema: Subschema, value: Any) -> ir.TypeSets:
         if value is None:
-            return replace(NO_VALUE, null=True)
+            return replace(ir.NO_VALUE, null=True)
         if isinstance(value, bool):
-            return replace(NO_VALUE, boolean=TRUE_ONLY if value else FALSE_ONLY)
+            return replace(ir.NO_VALUE, boolean=ir.TRUE_ONLY if value else ir.FALSE_ONLY)
         if isinstance(value, int | float):
-            return replace(NO_VALUE, number=(self.point(subschema, value),))
+            return replace(ir.NO_VALUE, number=(self.point(subschema, value),))
         if isinstance(value, str):
-            return replace(NO_VALUE, string=strings.OneOfStrings((value,)))
+            return replace(ir.NO_VALUE, string=strings.OneOfStrings((value,)))
         items, members = as_array(value), as_object(value)
         if items is not None:
             parts = tuple((self._document.constant(subschema, item).positive,) for item in items)
-            return replace(NO_VALUE, array=(ArraySpec(parts, self._terms.false, len(parts), len(parts)),))
+            return replace(
+                ir.NO_VALUE, array=(ir.ArraySpec(parts, self._terms.false, len(parts), len(parts)),)
+            )
         if members is not None:
-            props: dict[str, Conj] = {
+            props: dict[str, ir.Conj] = {
                 name: (self._document.constant(subschema, item).positive,) for name, item in members.items()
             }
-            rules = (NameRule(ANY_STRING, self._terms.false),)
-            return replace(NO_VALUE, object=(ObjectSpec(props, rules, tuple(props)),))
+            rules = (ir.NameRule(ANY_STRING, self._terms.false),)
+            return replace(ir.NO_VALUE, object=(ir.ObjectSpec(props, rules, tuple(props)),))
         raise InvalidSchema(subschema.pointer, "a constant is not a JSON value")
 
     def point(self, subschema: Subschema, value: float) -> NumberSpec:
@@ -165,10 +143,8 @@ class Assertions:
         multiple = self.multiple_of(subschema)
         result = NumberSpec(multiples=frozenset({multiple}) if multiple is not None else frozenset())
         for keyword, bound, is_open in self.bounds(subschema):
-            low = keyword == "minimum"
-            spec = (
-                NumberSpec(low=bound, low_open=is_open) if low else NumberSpec(high=bound, high_open=is_open)
-            )
+            low, high = (bound, None) if keyword == "minimum" else (None, bound)
+            spec = NumberSpec(low, is_open, high, is_open)
             result = numbers.intersect(result, spec) or NumberSpec(low=Fraction(1), high=Fraction(0))
         return result
 
@@ -176,10 +152,6 @@ class Assertions:
 
     def string(self, subschema: Subschema) -> StringSet:
         """Strings that the string keywords allow."""
-        return strings.intersect_all(self.string_parts(subschema))
-
-    def string_parts(self, subschema: Subschema) -> list[StringSet]:
-        """One set per string keyword."""
         schema = subschema.schema
         parts: list[StringSet] = []
         if "pattern" in schema:
@@ -191,11 +163,9 @@ class Assertions:
             parts.append(strings.Format("base64"))
         low, high = self.count(subschema, "minLength"), self.count(subschema, "maxLength")
         if low or high is not None:
-            if high is not None and high < (low or 0):
-                parts.append(NO_STRING)
-            else:
-                parts.append(strings.Length(low or 0, high))
-        return parts
+            is_empty = high is not None and high < (low or 0)
+            parts.append(NO_STRING if is_empty else strings.Length(low or 0, high))
+        return strings.intersect_all(parts)
 
     def pattern(self, subschema: Subschema, keyword: str, pattern: Any) -> StringSet:
         """The strings that a pattern is found in."""
@@ -209,9 +179,9 @@ class Assertions:
 
     def count(self, subschema: Subschema, keyword: str) -> int | None:
         """The value of a keyword that counts; integral floats are integers. None for a bound that no text reaches."""
-        value = subschema.schema.get(keyword)
-        if value is None and keyword not in subschema.schema:
+        if keyword not in subschema.schema:
             return None
+        value = subschema.schema[keyword]
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         is_gemini = not self._document.names_draft and not keyword.endswith("Contains")
@@ -227,13 +197,13 @@ class Assertions:
 
     # arrays
 
-    def items(self, subschema: Subschema) -> tuple[tuple[Conj, ...], Conj]:
+    def items(self, subschema: Subschema) -> tuple[tuple[ir.Conj, ...], ir.Conj]:
         """(positional items, all others), in the spelling of any draft."""
         schema = subschema.schema
         positive, child = self._terms.positive, self._document.child
         items = as_array(schema.get("items"))
-        prefix: tuple[Conj, ...] = ()
-        rest: Conj = TRUE
+        prefix: tuple[ir.Conj, ...] = ()
+        rest: ir.Conj = ir.TRUE
         if "prefixItems" in schema:
             self._check(subschema, "prefixItems", list, "an array of schemas")
             prefix = tuple(
@@ -247,29 +217,26 @@ class Assertions:
             rest = positive(child(subschema, "items"))
         return prefix, rest
 
-    def contains(self, subschema: Subschema) -> Contains | None:
-        if "contains" not in subschema.schema:
-            return None
-        low = self.count(subschema, "minContains")
-        conj = self._terms.positive(self._document.child(subschema, "contains"))
-        return Contains(conj, 1 if low is None else low, self.count(subschema, "maxContains"))
-
-    def array(self, subschema: Subschema) -> ArraySpec:
+    def array(self, subschema: Subschema) -> ir.ArraySpec:
         """Arrays that the array keywords allow."""
         schema = subschema.schema
         prefix, rest = self.items(subschema)
-        contains = self.contains(subschema)
+        contains: tuple[ir.Contains, ...] = ()
+        if "contains" in schema:
+            low, high = self.count(subschema, "minContains"), self.count(subschema, "maxContains")
+            conj = self._terms.positive(self._document.child(subschema, "contains"))
+            contains = (ir.Contains(conj, 1 if low is None else low, high),)
         tuple_form = isinstance(schema.get("items"), list)
         covers_all = "additionalItems" in schema if tuple_form else "items" in schema
-        return ArraySpec(
+        return ir.ArraySpec(
             prefix,
             rest,
             self.count(subschema, "minItems") or 0,
             self.count(subschema, "maxItems"),
-            (contains,) if contains is not None else (),
+            contains,
             schema.get("uniqueItems") is True,
             None if covers_all else len(prefix),
-            (contains.conj,) if contains is not None and self._document.draft >= 2020 else (),
+            tuple(own.conj for own in contains) if self._document.draft >= 2020 else (),
         )
 
     # objects
@@ -302,13 +269,13 @@ class Assertions:
             raise InvalidSchema(f"{subschema.pointer}/required", "must be an array of names")
         return tuple(dict.fromkeys(names))
 
-    def pattern_rules(self, subschema: Subschema) -> list[NameRule]:
+    def pattern_rules(self, subschema: Subschema) -> list[ir.NameRule]:
         """One rule per member of `patternProperties`."""
         if "patternProperties" not in subschema.schema:
             return []
         self._check(subschema, "patternProperties", dict, "an object of schemas")
         return [
-            NameRule(
+            ir.NameRule(
                 self.pattern(subschema, "patternProperties", pattern),
                 self._terms.positive(self._document.child(subschema, "patternProperties", pattern)),
             )
@@ -319,12 +286,12 @@ class Assertions:
         """Names that `patternProperties` leaves to `additionalProperties`; `properties` are not taken out."""
         return strings.intersect_all(strings.complement(rule.names) for rule in self.pattern_rules(subschema))
 
-    def object(self, subschema: Subschema) -> ObjectSpec:
+    def object(self, subschema: Subschema) -> ir.ObjectSpec:
         """Objects that the object keywords allow; dependencies and `propertyNames` are left out."""
         schema = subschema.schema
         terms, child = self._terms, self._document.child
         patterns = self.pattern_rules(subschema)
-        props: dict[str, Conj] = {}
+        props: dict[str, ir.Conj] = {}
         for name in self.properties(subschema):
             conj = terms.positive(child(subschema, "properties", name))
             for rule in patterns:
@@ -332,19 +299,19 @@ class Assertions:
                     conj = terms.conjoin(conj, rule.conj)
             props[name] = conj
         rules = [rule for rule in patterns if rule.conj]
-        seen = (
-            reduce(strings.unite, (rule.names for rule in patterns), strings.OneOfStrings(tuple(props)))
-            if self.tracks
-            else NO_STRING
-        )
+        seen: StringSet = NO_STRING
+        if self.tracks:
+            seen = reduce(
+                strings.unite, (rule.names for rule in patterns), strings.OneOfStrings(tuple(props))
+            )
         if "additionalProperties" in schema:
             seen = ANY_STRING
             additional = terms.positive(child(subschema, "additionalProperties"))
             if additional:
-                rules.append(NameRule(self.additional_names(subschema), additional))
+                rules.append(ir.NameRule(self.additional_names(subschema), additional))
         required = self.required(subschema)
         high = self.count(subschema, "maxProperties")
-        return ObjectSpec(
+        return ir.ObjectSpec(
             props, tuple(rules), required, self.count(subschema, "minProperties") or 0, high, (), seen
         )
 

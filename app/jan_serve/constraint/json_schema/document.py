@@ -1,8 +1,6 @@
-"""A document holds one schema: its interned subschemas, and references between them.
-
-Nothing is fetched and no file is opened: a reference that leaves the document is refused, unless the other document
-is there already and is put into the schema first.
-"""
+"""A document holds one schema: its interned subschemas, and references between them. Nothing is fetched and no file is
+opened: a reference that leaves the document is refused, unless the other document is there already and is put into the
+schema first."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from jan_serve.constraint.json_schema.keywords import (
     declared_draft,
     draft_of,
     known_keywords,
+    meta_schema,
 )
-from jan_serve.constraint.json_schema.meta_schemas import meta_schema
 from jan_serve.constraint.limits import MAX_SCHEMA_DEPTH
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
 
@@ -42,18 +40,16 @@ def as_array(value: Any) -> list[Any] | None:
 
 def kind_of(value: Any) -> str:
     """The value's type, as messages name it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    names: tuple[tuple[type, str], ...] = (
-        (str, "a string"),
-        (int, "a number"),
-        (float, "a number"),
-        (list, "an array"),
-        (dict, "an object"),
+    names = {
+        "NoneType": "null",
+        "bool": "a boolean",
+        "str": "a string",
+        "int": "a number",
+        "float": "a number",
+    }
+    return {**names, "list": "an array", "dict": "an object"}.get(
+        value.__class__.__name__, "not a JSON value"
     )
-    return next((name for kind, name in names if isinstance(value, kind)), "not a JSON value")
 
 
 def mentioned(value: Any, names: frozenset[str]) -> set[str]:
@@ -63,13 +59,16 @@ def mentioned(value: Any, names: frozenset[str]) -> set[str]:
     while todo:
         value = todo.pop()
         if type(value) is dict:
-            members = cast("dict[str, Any]", value)
-            if not names.isdisjoint(members):
-                found.update(names.intersection(members))
-            todo += members.values()
-        elif type(value) is list:
-            todo += cast("list[Any]", value)
+            found |= names.intersection(cast("dict[str, Any]", value))
+        todo += _held(value)
     return found
+
+
+def _held(value: Any) -> Iterable[Any]:
+    """The members or items of a value."""
+    if type(value) is dict:
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if type(value) is list else ()
 
 
 _RECURSIVE: Final = ""
@@ -77,10 +76,8 @@ _RECURSIVE: Final = ""
 
 
 class Subschema:
-    """A schema at its place in a document, which interns it: identity is equality.
-
-    scope: the base URIs of the resources on the way here that dynamic references may mean, the outermost first.
-    """
+    """A schema at its place in a document, which interns it: identity is equality. scope: the base URIs of the
+    resources on the way here that dynamic references may mean, the outermost first."""
 
     __slots__ = ("base", "negative", "parent", "positive", "schema", "scope", "token")
 
@@ -200,17 +197,17 @@ class Document:
         if anchors and not anchors <= set[str]().union(*(self._dynamic[outer] for outer in scope)):
             scope = (*scope, base)
         key = (self._content(schema), base, scope)
-        subschema = self._interned.get(key)
-        if subschema is None or isinstance(schema, bool):
-            members = as_object(schema) if self.names_draft else None
-            own = schema if members is None else known_keywords(members, self.draft)
-            subschema = Subschema(own, base, parent, token, scope)
-            if not isinstance(schema, dict | bool):
-                raise InvalidSchema(
-                    subschema.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
-                )
-            if isinstance(schema, dict):
-                self._interned[key] = subschema
+        known = self._interned.get(key)
+        if known is not None:
+            return known
+        members = as_object(schema) if self.names_draft else None
+        own = schema if members is None else known_keywords(members, self.draft)
+        subschema = Subschema(own, base, parent, token, scope)
+        if isinstance(schema, dict):
+            self._interned[key] = subschema
+        elif not isinstance(schema, bool):
+            reason = f"a schema is an object or a boolean, not {kind_of(schema)}"
+            raise InvalidSchema(subschema.pointer, reason)
         return subschema
 
     def _content(self, schema: Any) -> int:
@@ -221,16 +218,10 @@ class Document:
         members = as_object(schema)
         content: object = repr(schema)
         if members is not None:
-            content = tuple(
-                [
-                    (keyword, self._content_below(keyword, value))
-                    for keyword, value in members.items()
-                    if keyword not in ANNOTATIONS
-                ]
-            )
-        return self._content_of.setdefault(
-            id(schema), self._contents.setdefault(content, len(self._contents))
-        )
+            said = (item for item in members.items() if item[0] not in ANNOTATIONS)
+            content = tuple([(keyword, self._content_below(keyword, value)) for keyword, value in said])
+        number = self._contents.setdefault(content, len(self._contents))
+        return self._content_of.setdefault(id(schema), number)
 
     def _content_below(self, keyword: str, value: Any) -> object:
         if keyword in SCHEMA_MAP_KEYWORDS and type(value) is dict:
@@ -288,15 +279,13 @@ class Document:
             index[target] = meta, "", target
         resource = index.get(target)
         if resource is None:
-            raise UnsupportedSchema(
-                subschema.pointer, keyword, f"{ref[:200]!r} is outside this document, and nothing is fetched"
-            )
+            reason = f"{ref[:200]!r} is outside this document, and nothing is fetched"
+            raise UnsupportedSchema(subschema.pointer, keyword, reason)
         if fragment and not fragment.startswith("/"):
             found = self._anchors.get((target, fragment))
             if found is None:
-                raise InvalidSchema(
-                    f"{subschema.pointer}/{keyword}", f"no anchor {fragment[:100]!r} in this document"
-                )
+                reason = f"no anchor {fragment[:100]!r} in this document"
+                raise InvalidSchema(f"{subschema.pointer}/{keyword}", reason)
             schema, base, place = found
             return self._subschema(schema, base, None, place, subschema.scope)
         return self._walk(subschema, keyword, resource, fragment)
@@ -318,9 +307,8 @@ class Document:
             return target
         found = next((base for base in subschema.scope if anchor in self._dynamic[base]), target)
         if (found, anchor) in self._ambiguous:
-            raise InvalidSchema(
-                f"{subschema.pointer}/{keyword}", "its $dynamicAnchor is in one resource twice"
-            )
+            reason = "its $dynamicAnchor is in one resource twice"
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", reason)
         return found
 
     def _walk(self, origin: Subschema, keyword: str, start: tuple[Any, str, str], pointer: str) -> Subschema:
@@ -364,14 +352,10 @@ class Document:
         is_resource = isinstance(schema.get(self.id_key), str)
         if is_resource:
             self._resources.setdefault(base, place)
-        for key in ("id", "$id"):
+        for key in ("id", "$id", "$anchor", "$dynamicAnchor"):
             name = schema.get(key)
-            if isinstance(name, str) and name.startswith("#"):
-                self._anchors.setdefault((base, name[1:]), place)
-        for key in ("$anchor", "$dynamicAnchor"):
-            name = schema.get(key)
-            if isinstance(name, str):
-                self._anchors.setdefault((base, name), place)
+            if isinstance(name, str) and (key[-1] == "r" or name.startswith("#")):
+                self._anchors.setdefault((base, name[1:] if key[-1] == "d" else name), place)
         name = schema.get("$dynamicAnchor")
         if isinstance(name, str) and name != _RECURSIVE:
             anchors = self._dynamic.setdefault(base, set())
@@ -393,13 +377,7 @@ def _check_depth(schema: Any) -> None:
     """Refuse schemas that would exhaust the stack; nesting counts objects and lists."""
     level: list[Any] = [schema]
     for _ in range(MAX_SCHEMA_DEPTH):
-        below: list[Any] = []
-        for value in level:
-            if type(value) is dict:
-                below += cast("dict[str, Any]", value).values()
-            elif type(value) is list:
-                below += cast("list[Any]", value)
-        level = below
+        level = [below for value in level for below in _held(value)]
         if not level:
             return
     raise InvalidSchema("", f"nested deeper than {MAX_SCHEMA_DEPTH} levels")
@@ -407,10 +385,8 @@ def _check_depth(schema: Any) -> None:
 
 def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
     """The schema with those of the documents that it needs, in its `$defs`; the schema itself where it needs none.
-
-    documents: schemas by URI. One of another draft than the schema's is not used; a schema that names no draft has that
-    of the first one that names any. What is wrong with a schema is left to its translation.
-    """
+    documents: schemas by URI. One of another draft than the schema's is not used; a schema that names no draft has
+    that of the first one that names any. What is wrong with a schema is left to its translation."""
     members = as_object(schema)
     if members is None:
         return schema

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from jan_serve.constraint.ast import (
-    EMPTY,
-    NEVER,
-    Expr,
-    Literal,
-    Terminal,
-    choice,
-    sequence,
-)
-from jan_serve.constraint.json_schema.emitter import Emitter
+from jan_serve.constraint import ast
 from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, TypeSets
 from jan_serve.constraint.json_schema.scalars import numbers, strings
 from jan_serve.constraint.json_schema.unique_items import compared_item, compared_items, counted_set, row
 from jan_serve.constraint.limits import spend
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.translate import Emitter
 
 _MAX_UNIQUE_VALUES = 8
 _MAX_STATES = 3000
@@ -30,19 +24,19 @@ _Counts: TypeAlias = tuple[int, tuple[int, ...]]
 """Items, and those that match each `contains`."""
 
 
-def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> ast.Expr:
     """The text of the arrays of one spec. Raises UnsupportedSchema where uniqueness cannot be decided."""
     if spec == ArraySpec() and hint != "array":
         return emit.shared("array")
     whole, spec = spec, emit.expander.algebra.trimmed(spec)
     if spec.high is not None and spec.high < spec.low:
-        return NEVER
+        return ast.NEVER
     may_be_empty = spec.low == 0 and not any(c.low for c in spec.contains)
     write = _compared if whole in emit.held else _items
     return emit.brackets("[", write(emit, whole, spec, hint), "]", may_be_empty=may_be_empty)
 
 
-def _items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
+def _items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> ast.Expr:
     """One item or more. whole: the spec before it was trimmed."""
     if spec.unique:
         if not _unique_by_itself(emit, spec):
@@ -53,16 +47,18 @@ def _items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
     return _plain_items(emit, spec, hint)
 
 
-def _plain_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+def _plain_items(emit: Emitter, spec: ArraySpec, hint: str) -> ast.Expr:
     if spec.high == 0:
-        return NEVER
+        return ast.NEVER
     conjs = [*spec.prefix]
     if spec.high is None or spec.high > len(conjs):
         conjs.append(spec.rest)
     return row(emit, spec, [emit.value(conj, f"{hint}-item") for conj in conjs], hint)
 
 
-def _counted_items(emit: Emitter, spec: ArraySpec, hint: str, written: Callable[[Conj], Expr]) -> Expr:
+def _counted_items(
+    emit: Emitter, spec: ArraySpec, hint: str, written: Callable[[Conj], ast.Expr]
+) -> ast.Expr:
     """One rule per (number of items, number of matches per `contains`), each capped where it no longer matters."""
     caps = tuple(c.low if c.high is None else c.high + 1 for c in spec.contains)
     last = max(len(spec.prefix), spec.low, 1, *(c.start for c in spec.contains), spec.high or 0)
@@ -72,16 +68,18 @@ def _counted_items(emit: Emitter, spec: ArraySpec, hint: str, written: Callable[
     if size > _MAX_STATES:
         raise GrammarTooComplex("minContains, maxContains, minItems and maxItems multiply to too many states")
 
-    def body(state: _Counts, follow: Callable[[_Counts], Expr]) -> Expr:
+    def body(state: _Counts, follow: Callable[[_Counts], ast.Expr]) -> ast.Expr:
         index, counts = state
-        options: list[Expr] = []
+        options: list[ast.Expr] = []
         if index >= max(spec.low, 1) and all(n >= c.low for n, c in zip(counts, spec.contains, strict=True)):
-            options.append(EMPTY)
+            options.append(ast.EMPTY)
         if spec.high is None or index < spec.high:
             for conj, after in _classified(emit, spec, index, counts):
-                separator = emit.comma() if index else EMPTY
-                options.append(sequence([separator, written(conj), follow((min(index + 1, last), after))]))
-        return choice(options)
+                separator = emit.comma() if index else ast.EMPTY
+                options.append(
+                    ast.sequence([separator, written(conj), follow((min(index + 1, last), after))])
+                )
+        return ast.choice(options)
 
     return emit.rules.states(f"{hint}-items", (0, (0,) * len(caps)), body)
 
@@ -138,13 +136,13 @@ def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
     return all(expander.is_nothing(terms.conjoin(a, b)) for i, a in enumerate(items) for b in items[i + 1 :])
 
 
-def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
+def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> ast.Expr:
     """One rule per set of values used so far; only for few values."""
     if spec.contains and emit.compares_items:
         return _compared(emit, whole, spec, hint)
     if spec.contains:
         raise UnsupportedSchema("", "uniqueItems", "together with contains")
-    keys: dict[object, Expr] = {}
+    keys: dict[object, ast.Expr] = {}
     for conj in (*spec.prefix, spec.rest):
         if emit.expander.is_nothing(conj):
             continue
@@ -171,21 +169,21 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
         set(_finite_values(emit, emit.expander.expand(spec.item(index)), hint) or {}) for index in range(high)
     ]
 
-    def body(used: int, follow: Callable[[int], Expr]) -> Expr:
+    def body(used: int, follow: Callable[[int], ast.Expr]) -> ast.Expr:
         count = used.bit_count()
-        options: list[Expr] = []
+        options: list[ast.Expr] = []
         if count >= max(spec.low, 1):
-            options.append(EMPTY)
+            options.append(ast.EMPTY)
         for number, key in enumerate(order):
             if count < high and not used >> number & 1 and key in allowed[count]:
                 after = follow(used | 1 << number)
-                options.append(sequence([emit.comma() if count else EMPTY, keys[key], after]))
-        return choice(options)
+                options.append(ast.sequence([emit.comma() if count else ast.EMPTY, keys[key], after]))
+        return ast.choice(options)
 
     return emit.rules.states(f"{hint}-unique", 0, body)
 
 
-def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
+def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> ast.Expr:
     emit.compared_at = emit.compared_at or emit.conj
     if spec.contains:
         emit.unique[whole] = (counted_set(emit, spec),)
@@ -194,16 +192,16 @@ def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Ex
     return items
 
 
-def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, Expr] | None:
+def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, ast.Expr] | None:
     """The values of a small set with their texts, by JSON equality; None where the set is large or open."""
     if sets.array or sets.object or not isinstance(sets.string, strings.OneOfStrings):
         return None
-    found: dict[object, Expr] = {}
+    found: dict[object, ast.Expr] = {}
     if sets.null:
-        found["null", None] = Terminal(Literal("null"))
+        found["null", None] = ast.Terminal(ast.Literal("null"))
     for bit, text in ((1, "false"), (2, "true")):
         if sets.boolean & bit:
-            found["boolean", text] = Terminal(Literal(text))
+            found["boolean", text] = ast.Terminal(ast.Literal(text))
     for spec in sets.number:
         values = _finite_numbers(spec)
         if values is None:

@@ -1,46 +1,28 @@
 """Writes one object spec. Each listed property comes at most once. In order, other names come anywhere after the last
-one that must be there.
-
-A name that is not listed may repeat: no grammar can compare names. The engine sees to it that none does; in a grammar
-alone, what needs different names is refused. Where names may run out, all come in any order and are counted. So do the
-optional ones of many in any order: a rule cannot remember each.
-"""
+one that must be there. A name that is not listed may repeat: no grammar can compare names. The engine sees to it that
+none does; in a grammar alone, what needs different names is refused. Where names may run out, all come in any order
+and are counted. So do the optional ones of many in any order: a rule cannot remember each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from jan_serve.constraint.ast import (
-    EMPTY,
-    NEVER,
-    Expr,
-    Unordered,
-    choice,
-    optional,
-    repeat,
-    sequence,
-    unordered,
-)
+from jan_serve.constraint import ast
+from jan_serve.constraint.ast import Mode
 from jan_serve.constraint.automata import dfa as automata
-from jan_serve.constraint.automata.counting import count_words
-from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.json_schema.emitter import Emitter
+from jan_serve.constraint.automata.dfa import count_words
+from jan_serve.constraint.json_schema import unlisted_names
 from jan_serve.constraint.json_schema.ir import TRUE, NameRule, ObjectSpec
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
-from jan_serve.constraint.json_schema.unlisted_names import (
-    MAX_NAME_CLASSES,
-    few_names,
-    has_value,
-    name_classes,
-    names_that_run_out,
-    takes_any_name,
-    without_listed,
-)
-from jan_serve.constraint.translation import Mode
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.translate import Emitter
 
 _MAX_STATES = 4000
 _MAX_NAMES = 10_000
@@ -57,22 +39,20 @@ class Field(msgspec.Struct, frozen=True):
     """One listed property: its text (name, colon, value), whether it must be there, and whether other names come only
     after it, in order. few: it is one of those that a pattern names."""
 
-    entry: Expr
+    entry: ast.Expr
     required: bool
     leads: bool = False
     few: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """An object ready to be written: listed fields and other entries.
-
-    `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
-    any_order: whether all entries come in any order, whatever that of the request.
-    """
+    """An object ready to be written: listed fields and other entries. `wanted[m - 1]` is the entry that settles the
+    conditions in the bit mask m; all `conditions` have to be settled. any_order: whether all entries come in any
+    order, whatever that of the request."""
 
     fields: list[Field]
-    extra: Expr
-    wanted: list[Expr]
+    extra: ast.Expr
+    wanted: list[ast.Expr]
     conditions: int
     low: int
     high: int | None
@@ -82,12 +62,12 @@ class Shape(msgspec.Struct, frozen=True):
         return not (self.low or self.conditions or any(field.required for field in self.fields))
 
 
-def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
+def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> ast.Expr:
     """The text of the objects of one spec."""
     if spec == ObjectSpec() and hint != "object":
         return emit.shared("object")
-    options: list[Expr] = []
-    few = few_names(emit.expander, spec)
+    options: list[ast.Expr] = []
+    few = unlisted_names.few_names(emit.expander, spec)
     spec = msgspec.structs.replace(spec, props=spec.props | few)
     for settled in _settle_exists(emit, spec):
         shape = _shape(emit, settled, frozenset(spec.required), hint, few)
@@ -100,10 +80,10 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
         else:
             members = listed_members(emit, shape, hint)
         options.append(emit.brackets("{", members, "}", may_be_empty=shape.may_be_empty()))
-    return choice(options)
+    return ast.choice(options)
 
 
-def listed_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
+def listed_members(emit: Emitter, shape: Shape, hint: str) -> ast.Expr:
     """One member or more, which no rule counts."""
     if emit.any_order or shape.any_order or not shape.fields:
         others_last = emit.others_last and not shape.any_order
@@ -111,10 +91,10 @@ def listed_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     return plain_members(emit.rules, shape, hint, comma=emit.comma())
 
 
-def _few_last(emit: Emitter, shape: Shape, hint: str, *, counted: bool) -> Expr:
+def _few_last(emit: Emitter, shape: Shape, hint: str, *, counted: bool) -> ast.Expr:
     """The listed members in order, then those that a pattern has few of, in any; all in any where they are counted."""
 
-    def in_any_order(shape: Shape) -> Expr:
+    def in_any_order(shape: Shape) -> ast.Expr:
         return members_in_any_order(emit.rules, shape, hint, comma=emit.comma(), others_last=False)
 
     if counted:
@@ -128,8 +108,8 @@ def _few_last(emit: Emitter, shape: Shape, hint: str, *, counted: bool) -> Expr:
         return last
     last = emit.rules.define(f"{hint}-few", last)
     first = plain_members(emit.rules, listed, hint, comma=emit.comma())
-    options = [sequence([first, optional(sequence([emit.comma(), last]))])]
-    return choice([*options, last] if listed.may_be_empty() else options)
+    options = [ast.sequence([first, ast.optional(ast.sequence([emit.comma(), last]))])]
+    return ast.choice([*options, last] if listed.may_be_empty() else options)
 
 
 def _least(fields: list[Field]) -> int:
@@ -146,7 +126,7 @@ def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
             split += emit.expander.algebra.by_property(own, exists)
             split.append(msgspec.structs.replace(own, exists=(*own.exists, exists)))
         done = split
-        if len(done) > MAX_NAME_CLASSES:
+        if len(done) > unlisted_names.MAX_NAME_CLASSES:
             raise GrammarTooComplex("too many ways to satisfy a condition on some property")
     return done
 
@@ -162,17 +142,17 @@ def _shape(
         conj = expander.algebra.lookup(spec, name)
         if name not in required and expander.is_nothing(conj):
             continue
-        entry = sequence([emit.key(name), emit.colon(), emit.value(conj, name)])
+        entry = ast.sequence([emit.key(name), emit.colon(), emit.value(conj, name)])
         fields.append(Field(entry, name in required, name in leading, name in few))
     listed = tuple(names)
-    extra = choice(_extras(emit, spec, listed, hint))
+    extra = ast.choice(_extras(emit, spec, listed, hint))
     if len(spec.exists) > _MAX_EXISTS:
         raise GrammarTooComplex("too many conditions on some property at once")
     wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
     shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
     if emit.mode.compares:
         return _with_compared_names(emit, spec, shape, few)
-    if extra != NEVER:
+    if extra != ast.NEVER:
         emit.needs_comparison = emit.needs_comparison or _needs_comparison(spec)
     return shape
 
@@ -181,11 +161,11 @@ def _with_compared_names(emit: Emitter, spec: ObjectSpec, shape: Shape, few: Con
     """The shape with as many members as there are names, where these may run out: the executor knows which are left.
     few: as in `object_expr`."""
     crowded = _is_crowded(emit, spec, shape)
-    is_closed = shape.extra == NEVER
+    is_closed = shape.extra == ast.NEVER
     if emit.mode is Mode.PRINTED or (is_closed and not crowded):
         return shape
     emit.names_repeat = True
-    names = automata.from_words(()) if is_closed else names_that_run_out(emit.expander, spec)
+    names = automata.from_words(()) if is_closed else unlisted_names.names_that_run_out(emit.expander, spec)
     most = len(shape.fields)
     if crowded:
         emit.is_crowded = True
@@ -217,13 +197,13 @@ def _is_crowded(emit: Emitter, spec: ObjectSpec, shape: Shape) -> bool:
         and emit.any_order
         and not shape.wanted
         and count > (_room(shape) if _is_counted(shape) else _BITS)
-        and (needed <= _room(shape) or (needed == count and shape.extra == NEVER))
+        and (needed <= _room(shape) or (needed == count and shape.extra == ast.NEVER))
         and all(
-            has_value(emit.expander, emit.expander.algebra.lookup(spec, name))
+            unlisted_names.has_value(emit.expander, emit.expander.algebra.lookup(spec, name))
             for name in {*spec.props, *spec.required}
             if _may_be(emit, spec, name)
         )
-        and (shape.extra == NEVER or takes_any_name(emit.expander, spec))
+        and (shape.extra == ast.NEVER or unlisted_names.takes_any_name(emit.expander, spec))
     )
 
 
@@ -242,7 +222,7 @@ def _with_few_fields(shape: Shape) -> Shape:
     kept = [field for field in shape.fields if field.required and needed <= _room(shape)]
     others = [field.entry for field in shape.fields if field not in kept]
     low = shape.low if kept else max(shape.low, needed)
-    return msgspec.structs.replace(shape, fields=kept, extra=choice([*others, shape.extra]), low=low)
+    return msgspec.structs.replace(shape, fields=kept, extra=ast.choice([*others, shape.extra]), low=low)
 
 
 def _needs_comparison(spec: ObjectSpec) -> UnsupportedSchema | None:
@@ -260,34 +240,34 @@ def _needs_comparison(spec: ObjectSpec) -> UnsupportedSchema | None:
     return UnsupportedSchema("", keyword, reason)
 
 
-def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:
+def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> ast.Expr:
     """An unlisted entry that settles all conditions of the mask at once."""
     names, conj = ANY_STRING, TRUE
     for number, exists in enumerate(spec.exists):
         if mask >> number & 1:
             names = strings.intersect(names, exists.names)
             conj = emit.expander.terms.conjoin(conj, exists.conj)
-    return choice(_extras(emit, spec, listed, hint, NameRule(names, conj)))
+    return ast.choice(_extras(emit, spec, listed, hint, NameRule(names, conj)))
 
 
 def _extras(
     emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, wanted: NameRule | None = None
-) -> list[Expr]:
+) -> list[ast.Expr]:
     """Entries with unlisted names, one per class of names that obey the same rules."""
     terms = emit.expander.terms
     start = (ANY_STRING, TRUE) if wanted is None else (wanted.names, wanted.conj)
-    classes = name_classes(terms, spec.rules, *start)
-    entries: list[Expr] = []
+    classes = unlisted_names.name_classes(terms, spec.rules, *start)
+    entries: list[ast.Expr] = []
     for names, conj in classes:
         if conj == terms.false or emit.expander.is_nothing(conj):
             continue
-        name = _name_expr(emit, without_listed(names, listed), listed, hint)
-        if name != NEVER:
-            entries.append(sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
+        name = _name_expr(emit, unlisted_names.without_listed(names, listed), listed, hint)
+        if name != ast.NEVER:
+            entries.append(ast.sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
     return entries
 
 
-def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> Expr:
+def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> ast.Expr:
     if names == ANY_STRING:
         if not listed:
             return emit.name(ANY_STRING, hint)
@@ -295,51 +275,48 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
     if isinstance(names, strings.NotIn) and isinstance(names.item, strings.OneOfStrings):
         return emit.name_outside(ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
     if strings.is_empty(names):
-        return NEVER
+        return ast.NEVER
     taken = tuple(name for name in listed if strings.contains(names, name))
     if not taken:
         return emit.name(names, f"{hint}-name")
     if isinstance(names, strings.OneOfStrings):
         left = strings.OneOfStrings(tuple(value for value in names.values if value not in taken))
-        return emit.name(left, f"{hint}-name") if left.values else NEVER
+        return emit.name(left, f"{hint}-name") if left.values else ast.NEVER
     return emit.name_outside(names, taken, hint)
 
 
-def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:
+def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: ast.Expr) -> ast.Expr:
     """One member or more, without counting. Up to the first field that must be there, one rule per field has the rows
-    that begin with it or with a later one; the rest is one row.
-
-    comma: between two members.
-    """
+    that begin with it or with a later one; the rest is one row. comma: between two members."""
     fields, extra = shape.fields, shape.extra
     first_required = next((i for i, field in enumerate(fields) if field.required), None)
     starts = len(fields) if first_required is None else first_required + 1
     open_from = _open_from(shape)
-    may_begin = extra != NEVER and open_from < 0
+    may_begin = extra != ast.NEVER and open_from < 0
     if may_begin and fields:
         extra = rules.define(f"{hint}-other", extra)
-    others: Expr = repeat(sequence([comma, extra]), 0, None)
-    if others != EMPTY and len(fields) - open_from > 1:
+    others: ast.Expr = ast.repeat(ast.sequence([comma, extra]), 0, None)
+    if others != ast.EMPTY and len(fields) - open_from > 1:
         others = rules.define(f"{hint}-others", others)
-    tail: Expr = EMPTY
-    rows: Expr = NEVER
-    late: list[Expr] = []
+    tail: ast.Expr = ast.EMPTY
+    rows: ast.Expr = ast.NEVER
+    late: list[ast.Expr] = []
     for index in range(len(fields) - 1, -1, -1):
         field = fields[index]
-        entry = sequence([field.entry, others]) if index >= open_from else field.entry
+        entry = ast.sequence([field.entry, others]) if index >= open_from else field.entry
         if index >= starts:
-            member = sequence([comma, entry])
-            tail = sequence([member if field.required else optional(member), tail])
+            member = ast.sequence([comma, entry])
+            tail = ast.sequence([member if field.required else ast.optional(member), tail])
             continue
-        rows = choice([sequence([entry, tail]), rows])
+        rows = ast.choice([ast.sequence([entry, tail]), rows])
         if index > 0 or may_begin:
             rows = rules.define(f"{hint}-members", rows)
-            more = sequence([comma, rows])
-            tail = optional(more) if first_required is None else more
+            more = ast.sequence([comma, rows])
+            tail = ast.optional(more) if first_required is None else more
         if (starts - index) % _LONG_ROW == 0 and index > 0:
             late.append(rows)
     # The last ones first. They are among the rows that begin with any field.
-    return choice([*late, rows, sequence([extra, others, tail]) if may_begin else NEVER])
+    return ast.choice([*late, rows, ast.sequence([extra, others, tail]) if may_begin else ast.NEVER])
 
 
 def _open_from(shape: Shape) -> int:
@@ -359,28 +336,28 @@ def _cap(shape: Shape) -> int:
 
 
 def members_in_any_order(
-    rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, others_last: bool
-) -> Expr:
+    rules: RuleBuilder, shape: Shape, hint: str, *, comma: ast.Expr, others_last: bool
+) -> ast.Expr:
     """One member or more. comma: between two. others_last: others follow listed ones where one is required."""
-    if others_last and shape.extra != NEVER and _least(shape.fields) and not _is_counted(shape):
+    if others_last and shape.extra != ast.NEVER and _least(shape.fields) and not _is_counted(shape):
         # A weak model that may begin with names of its own never comes to the required ones.
         other = rules.define(f"{hint}-other", shape.extra)
-        listed = msgspec.structs.replace(shape, extra=NEVER)
+        listed = msgspec.structs.replace(shape, extra=ast.NEVER)
         members = members_in_any_order(rules, listed, hint, comma=comma, others_last=False)
-        return sequence([members, repeat(sequence([comma, other]), 0, None)])
-    return unordered(
-        Unordered(
+        return ast.sequence([members, ast.repeat(ast.sequence([comma, other]), 0, None)])
+    return ast.unordered(
+        ast.Unordered(
             tuple([rules.define(f"{hint}-member", field.entry) for field in shape.fields]),
             tuple([field.required for field in shape.fields]),
             comma,
-            shape.extra if shape.extra == NEVER else rules.define(f"{hint}-other", shape.extra),
+            shape.extra if shape.extra == ast.NEVER else rules.define(f"{hint}-other", shape.extra),
             shape.low,
             shape.high,
         )
     )
 
 
-def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
+def _counted_members(emit: Emitter, shape: Shape, hint: str) -> ast.Expr:
     """One member or more: one rule per (next field, members so far, wanted entries found), members capped where they no
     longer matter."""
     fields = shape.fields
@@ -388,28 +365,28 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     all_found = (1 << shape.conditions) - 1
     open_from = _open_from(shape)
     members = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
-    extra = shape.extra if shape.extra == NEVER else emit.rules.define(f"{hint}-other", shape.extra)
-    wanted = [w if w == NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
+    extra = shape.extra if shape.extra == ast.NEVER else emit.rules.define(f"{hint}-other", shape.extra)
+    wanted = [w if w == ast.NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
 
-    def body(state: tuple[int, int, int], follow: Callable[[tuple[int, int, int]], Expr]) -> Expr:
+    def body(state: tuple[int, int, int], follow: Callable[[tuple[int, int, int]], ast.Expr]) -> ast.Expr:
         index, count, found = state
-        comma = emit.comma() if count else EMPTY
+        comma = emit.comma() if count else ast.EMPTY
         full = shape.high is not None and count >= shape.high
-        options: list[Expr] = []
+        options: list[ast.Expr] = []
         if index < len(fields):
             if not full:
                 after = follow((index + 1, min(count + 1, cap), found))
-                options.append(sequence([comma, members[index], after]))
+                options.append(ast.sequence([comma, members[index], after]))
             if not fields[index].required:
                 options.append(follow((index + 1, count, found)))
         if index <= open_from:
-            return choice(options)
+            return ast.choice(options)
         for mask, entry in enumerate([] if full else [extra, *wanted]):
-            if entry != NEVER and (mask == 0 or mask & ~found):
+            if entry != ast.NEVER and (mask == 0 or mask & ~found):
                 after = follow((index, min(count + 1, cap), found | mask))
-                options.append(sequence([comma, entry, after]))
+                options.append(ast.sequence([comma, entry, after]))
         if index == len(fields) and count >= max(shape.low, 1) and found == all_found:
-            options.append(EMPTY)
-        return choice(options)
+            options.append(ast.EMPTY)
+        return ast.choice(options)
 
     return emit.rules.states(f"{hint}-members", (0, 0, 0), body)

@@ -1,35 +1,23 @@
-"""Expands a conjunction of terms into the values it allows per JSON type: the middle step of the translation.
-
-In-place applicators (allOf, anyOf, oneOf, not, if, $ref, dependencies) are resolved here into unions of specs. Parts
-of specs stay unexpanded conjunctions, so a recursive schema is expanded one level at a time.
-"""
+"""Expands a conjunction of terms into the values it allows per JSON type: the middle step of the translation. In-place
+applicators (allOf, anyOf, oneOf, not, if, $ref, dependencies) are resolved here into unions of specs. Parts of specs
+stay unexpanded conjunctions, so a recursive schema is expanded one level at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
+from itertools import combinations
 
 from msgspec.structs import replace
 
+from jan_serve.constraint.json_schema import ir
 from jan_serve.constraint.json_schema.algebra import Algebra
 from jan_serve.constraint.json_schema.assertions import Assertions
 from jan_serve.constraint.json_schema.document import Document, Subschema, Term, as_array, as_object
-from jan_serve.constraint.json_schema.ir import (
-    ANY_VALUE,
-    NO_VALUE,
-    TRUE,
-    Conj,
-    NameRule,
-    ObjectSpec,
-    Terms,
-    TypeSets,
-    placed,
-)
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES, UNEVALUATED
 from jan_serve.constraint.json_schema.negation import Negation
 from jan_serve.constraint.json_schema.scalars import strings
-from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING
-from jan_serve.constraint.json_schema.unevaluated import Unevaluated, unseen
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING
 from jan_serve.constraint.limits import MAX_IN_PLACE_DEPTH, spend
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
 
@@ -46,23 +34,22 @@ class Expander:
     """Expansion with memory: each term and each conjunction of a document is expanded once."""
 
     def __init__(self, document: Document) -> None:
-        self.terms = Terms(document)
+        self.terms = ir.Terms(document)
         self.algebra = Algebra(self.terms, self.is_nothing, self.expand)
         self._document = document
         self._assertions = Assertions(document, self.terms)
         self._negation = Negation(document, self.terms, self._assertions)
-        self._by_term: dict[Term, TypeSets | None] = {}
-        self._by_conj: dict[Conj, TypeSets] = {}
-        self._empty: dict[Conj, bool] = {}
+        self._by_term: dict[Term, ir.TypeSets | None] = {}
+        self._by_conj: dict[ir.Conj, ir.TypeSets] = {}
+        self._empty: dict[ir.Conj, bool] = {}
         self._depth = 0
         self._emptiness_depth = 0
-        self._unevaluated = Unevaluated(document, self.terms, self.algebra)
         self._tracks = document.mentions(UNEVALUATED)
         self._assertions.tracks = self._tracks
 
-    def expand(self, conj: Conj) -> TypeSets:
+    def expand(self, conj: ir.Conj) -> ir.TypeSets:
         if not conj:
-            return ANY_VALUE
+            return ir.ANY_VALUE
         known = self._by_conj.get(conj)
         if known is None:
             known = self.term(conj[0])
@@ -71,19 +58,18 @@ class Expander:
             self._by_conj[conj] = known
         return known
 
-    def term(self, term: Term) -> TypeSets:
+    def term(self, term: Term) -> ir.TypeSets:
         """The values that satisfy one term. Raises UnsupportedSchema for a schema that applies itself in place."""
         if term in self._by_term:
             known = self._by_term[term]
             if known is None:
-                raise _InProgress(
-                    term.subschema.pointer, "$ref", "the schema applies itself to the same value"
-                )
+                reason = "the schema applies itself to the same value"
+                raise _InProgress(term.subschema.pointer, "$ref", reason)
             return known
         self._by_term[term] = None
         self._depth += 1
         try:
-            with placed((term,)):
+            with ir.placed((term,)):
                 result = self._expanded(term)
         except BaseException:
             del self._by_term[term]
@@ -93,16 +79,16 @@ class Expander:
         self._by_term[term] = result
         return result
 
-    def _expanded(self, term: Term) -> TypeSets:
+    def _expanded(self, term: Term) -> ir.TypeSets:
         if self._depth > MAX_IN_PLACE_DEPTH:
             raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
         spend()
         if term.positive:
             return self._holds(term.subschema)
         failed = self._fails(term.subschema)
-        return unseen(failed) if self._tracks else failed
+        return _unseen(failed) if self._tracks else failed
 
-    def is_nothing(self, conj: Conj) -> bool:
+    def is_nothing(self, conj: ir.Conj) -> bool:
         """Whether certainly nothing satisfies the conjunction."""
         if not conj:
             return False
@@ -110,14 +96,13 @@ class Expander:
             return True
         known = self._empty.get(conj)
         if known is None:
-            if self._emptiness_depth >= _EMPTINESS_DEPTH or any(
-                self._by_term.get(t, self) is None for t in conj
-            ):
+            is_open = any(self._by_term.get(term, self) is None for term in conj)
+            if is_open or self._emptiness_depth >= _EMPTINESS_DEPTH:
                 return False
             self._empty[conj] = False
             self._emptiness_depth += 1
             try:
-                with placed(conj):
+                with ir.placed(conj):
                     known = self.is_empty(self.expand(conj))
             except _InProgress:
                 # A part refers back to the term being expanded, so emptiness is still unknown.
@@ -128,7 +113,7 @@ class Expander:
             self._empty[conj] = known
         return known
 
-    def is_empty(self, sets: TypeSets) -> bool:
+    def is_empty(self, sets: ir.TypeSets) -> bool:
         """Whether certainly no value of any type is left."""
         if sets.null or sets.boolean or sets.number:
             return False
@@ -140,12 +125,12 @@ class Expander:
 
     # A schema that holds
 
-    def _holds(self, subschema: Subschema) -> TypeSets:
+    def _holds(self, subschema: Subschema) -> ir.TypeSets:
         schema = subschema.schema
         if schema is False:
-            return NO_VALUE
+            return ir.NO_VALUE
         if schema is True:
-            return ANY_VALUE
+            return ir.ANY_VALUE
         result = self._assertions.allowed(subschema)
         if "const" in schema:
             result = self.algebra.intersect(result, self._assertions.constant(subschema, schema["const"]))
@@ -160,13 +145,13 @@ class Expander:
             for part in self._object_applicators(subschema):
                 result = self.algebra.intersect(result, part)
         if self._tracks:
-            result = self._unevaluated.close(subschema, result)
+            result = self._close(subschema, result)
         return result
 
-    def _enum(self, subschema: Subschema) -> TypeSets:
+    def _enum(self, subschema: Subschema) -> ir.TypeSets:
         values = self._assertions.values(subschema)
         texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
-        result = replace(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
+        result = replace(ir.NO_VALUE, string=strings.OneOfStrings(texts)) if texts else ir.NO_VALUE
         for value in values:
             if not isinstance(value, str):
                 result = self.algebra.unite(result, self._assertions.constant(subschema, value))
@@ -178,7 +163,7 @@ class Expander:
             raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an array of schemas")
         return [self._document.child(subschema, keyword, i) for i in range(len(parts))]
 
-    def _in_place(self, subschema: Subschema) -> Iterator[TypeSets]:
+    def _in_place(self, subschema: Subschema) -> Iterator[ir.TypeSets]:
         schema = subschema.schema
         positive, negative = self.terms.positive, self.terms.negative
         for keyword in [name for name in REFERENCES if name in schema]:
@@ -195,17 +180,17 @@ class Expander:
         if "if" in schema and ("then" in schema or "else" in schema or self._tracks):
             yield self._conditional(subschema)
 
-    def _any_of(self, children: list[Subschema]) -> TypeSets:
+    def _any_of(self, children: list[Subschema]) -> ir.TypeSets:
         conjs = list(dict.fromkeys(self.terms.positive(child) for child in children))
         if self._tracks and 1 < len(conjs) <= _MAX_SPLIT:
             return self._split(children)
         return self.algebra.unite_all([self.expand(conj) for conj in conjs])
 
-    def _split(self, children: list[Subschema]) -> TypeSets:
+    def _split(self, children: list[Subschema]) -> ir.TypeSets:
         """anyOf by which branches hold exactly: all that hold add to the evaluated set."""
-        result = NO_VALUE
+        result = ir.NO_VALUE
         for mask in range(1, 1 << len(children)):
-            sets = ANY_VALUE
+            sets = ir.ANY_VALUE
             for index, child in enumerate(children):
                 holds = mask >> index & 1
                 term = self.terms.positive(child) if holds else self.terms.negative(child)
@@ -223,30 +208,28 @@ class Expander:
             if _is_one_of(conj):
                 yield self._children(conj[0].subschema, "oneOf")
 
-    def _one_of(self, children: list[Subschema], others: TypeSets) -> TypeSets:
+    def _one_of(self, children: list[Subschema], others: ir.TypeSets) -> ir.TypeSets:
         """What exactly one branch allows, of what all other keywords do: branches that overlap there have each other
         taken out."""
-        count = len(children)
         sets = [self.algebra.intersect(others, self.expand(self.terms.positive(child))) for child in children]
         values = self.algebra.discriminators(sets)
-        clashes: list[list[int]] = [[] for _ in range(count)]
-        for i in range(count):
-            for j in range(i + 1, count):
-                if values is not None and values[i].isdisjoint(values[j]):
-                    continue
-                spend()
-                if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
-                    clashes[i].append(j)
-                    clashes[j].append(i)
-        for i in range(count):
-            for j in clashes[i]:
+        clashes: list[list[int]] = [[] for _ in sets]
+        for i, j in combinations(range(len(sets)), 2):
+            if values is not None and values[i].isdisjoint(values[j]):
+                continue
+            spend()
+            if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
+                clashes[i].append(j)
+                clashes[j].append(i)
+        for i, own in enumerate(clashes):
+            for j in own:
                 sets[i] = self.algebra.intersect(sets[i], self.expand(self.terms.negative(children[j])))
         return self.algebra.unite_all(sets)
 
-    def _conditional(self, subschema: Subschema) -> TypeSets:
+    def _conditional(self, subschema: Subschema) -> ir.TypeSets:
         condition = self._document.child(subschema, "if")
 
-        def branch(keyword: str, test: Conj) -> TypeSets:
+        def branch(keyword: str, test: ir.Conj) -> ir.TypeSets:
             if keyword not in subschema.schema:
                 return self.expand(test)
             then = self.terms.positive(self._document.child(subschema, keyword))
@@ -258,23 +241,25 @@ class Expander:
 
     # Keywords of objects that apply more than their parts
 
-    def _object_applicators(self, subschema: Subschema) -> Iterator[TypeSets]:
+    def _object_applicators(self, subschema: Subschema) -> Iterator[ir.TypeSets]:
         schema = subschema.schema
         if "propertyNames" in schema:
             names = self.expand(self.terms.positive(self._document.child(subschema, "propertyNames"))).string
             if names != ANY_STRING:
-                rule = NameRule(strings.complement(names), self.terms.false)
-                yield replace(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
+                rule = ir.NameRule(strings.complement(names), self.terms.false)
+                yield replace(ir.ANY_VALUE, object=(ir.ObjectSpec(rules=(rule,)),))
         for name, names, conj in self._dependencies(subschema):
-            absent = replace(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
-            brought = replace(ANY_VALUE, object=(ObjectSpec(required=names),)) if names else self.expand(conj)
+            absent = replace(ir.ANY_VALUE, object=(ir.ObjectSpec({name: self.terms.false}),))
+            brought = (
+                replace(ir.ANY_VALUE, object=(ir.ObjectSpec(required=names),)) if names else self.expand(conj)
+            )
             if self._tracks:
                 # Only a property that is there lets its schema evaluate others.
-                present = replace(NO_VALUE, object=(ObjectSpec(required=(name,)),))
+                present = replace(ir.NO_VALUE, object=(ir.ObjectSpec(required=(name,)),))
                 brought = self.algebra.intersect(brought, present)
             yield self.algebra.unite(absent, brought)
 
-    def _dependencies(self, subschema: Subschema) -> Iterator[tuple[str, tuple[str, ...], Conj]]:
+    def _dependencies(self, subschema: Subschema) -> Iterator[tuple[str, tuple[str, ...], ir.Conj]]:
         """(property, the names or the schema that its presence asks for) of all three spellings."""
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
             members = as_object(subschema.schema.get(keyword, {}))
@@ -285,29 +270,29 @@ class Expander:
                 if names is None or keyword == "dependentSchemas":
                     yield name, (), self.terms.positive(self._document.child(subschema, keyword, name))
                 elif all(isinstance(other, str) for other in names):
-                    yield name, tuple(dict.fromkeys(names)), TRUE
+                    yield name, tuple(dict.fromkeys(names)), ir.TRUE
                 else:
                     raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must list property names")
 
     # A schema that fails
 
-    def _fails(self, subschema: Subschema) -> TypeSets:
+    def _fails(self, subschema: Subschema) -> ir.TypeSets:
         schema = subschema.schema
         if schema is False:
-            return ANY_VALUE
+            return ir.ANY_VALUE
         if schema is True:
-            return NO_VALUE
+            return ir.NO_VALUE
         self._document.check_negated(subschema)
         intersect, unite = self.algebra.intersect, self.algebra.unite
-        result, held = NO_VALUE, ANY_VALUE
+        result, held = ir.NO_VALUE, ir.ANY_VALUE
         for breaks, holds in self._negation.marks(subschema):
-            result = unite(result, intersect(held, replace(NO_VALUE, object=(breaks,))))
-            held = intersect(held, replace(ANY_VALUE, object=(holds,)))
+            result = unite(result, intersect(held, replace(ir.NO_VALUE, object=(breaks,))))
+            held = intersect(held, replace(ir.ANY_VALUE, object=(holds,)))
         for part in self._failing_parts(subschema):
             result = unite(result, intersect(held, part))
         return result
 
-    def _failing_parts(self, subschema: Subschema) -> Iterator[TypeSets]:
+    def _failing_parts(self, subschema: Subschema) -> Iterator[ir.TypeSets]:
         schema = subschema.schema
         positive, negative, expand = self.terms.positive, self.terms.negative, self.expand
         yield from self._negation.parts(subschema)
@@ -315,7 +300,7 @@ class Expander:
             yield self._negation.other_values(subschema, schema["const"])
         if "enum" in schema:
             others = [self._negation.other_values(subschema, v) for v in self._assertions.values(subschema)]
-            yield reduce(self.algebra.intersect, others, ANY_VALUE)
+            yield reduce(self.algebra.intersect, others, ir.ANY_VALUE)
         for keyword in [name for name in REFERENCES if name in schema]:
             yield expand(negative(self._document.resolve(subschema, keyword)))
         if "allOf" in schema:
@@ -326,17 +311,15 @@ class Expander:
         if "oneOf" in schema:
             children = self._children(subschema, "oneOf")
             yield self._none_of(children)
-            for i, first in enumerate(children):
-                for second in children[i + 1 :]:
-                    both = self.terms.conjoin(positive(first), positive(second))
-                    yield expand(both)
+            for first, second in combinations(children, 2):
+                yield expand(self.terms.conjoin(positive(first), positive(second)))
         if "not" in schema:
             yield expand(positive(self._document.child(subschema, "not")))
         if "if" in schema:
             yield from self._failing_conditional(subschema)
         yield from self._failing_object_applicators(subschema)
 
-    def _failing_conditional(self, subschema: Subschema) -> Iterator[TypeSets]:
+    def _failing_conditional(self, subschema: Subschema) -> Iterator[ir.TypeSets]:
         condition = self._document.child(subschema, "if")
         tests = (("then", self.terms.positive(condition)), ("else", self.terms.negative(condition)))
         for keyword, test in tests:
@@ -344,25 +327,75 @@ class Expander:
                 failed = self.terms.negative(self._document.child(subschema, keyword))
                 yield self.algebra.intersect(self.expand(test), self.expand(failed))
 
-    def _none_of(self, children: list[Subschema]) -> TypeSets:
+    def _none_of(self, children: list[Subschema]) -> ir.TypeSets:
         return reduce(
-            self.algebra.intersect, [self.expand(self.terms.negative(child)) for child in children], ANY_VALUE
+            self.algebra.intersect,
+            [self.expand(self.terms.negative(child)) for child in children],
+            ir.ANY_VALUE,
         )
 
-    def _failing_object_applicators(self, subschema: Subschema) -> Iterator[TypeSets]:
+    def _failing_object_applicators(self, subschema: Subschema) -> Iterator[ir.TypeSets]:
         schema = subschema.schema
         if "propertyNames" in schema:
             names = self.expand(self.terms.positive(self._document.child(subschema, "propertyNames"))).string
-            rule = NameRule(strings.complement(names), TRUE)
-            yield replace(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
+            rule = ir.NameRule(strings.complement(names), ir.TRUE)
+            yield replace(ir.NO_VALUE, object=(ir.ObjectSpec(exists=(rule,)),))
         for name, names, conj in self._dependencies(subschema):
-            present = replace(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
-            lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
-            failed = self.expand(self.terms.negated(conj)) if conj else replace(NO_VALUE, object=lacks)
+            present = replace(ir.NO_VALUE, object=(ir.ObjectSpec({name: ir.TRUE}, required=(name,)),))
+            lacks = tuple(ir.ObjectSpec({other: self.terms.false}) for other in names)
+            failed = self.expand(self.terms.negated(conj)) if conj else replace(ir.NO_VALUE, object=lacks)
             yield self.algebra.intersect(present, failed)
 
+    # Specs carry the evaluated set (`seen`): alternatives are split until each spec has it exactly.
 
-def _is_one_of(conj: Conj) -> bool:
+    def _close(self, subschema: Subschema, sets: ir.TypeSets) -> ir.TypeSets:
+        """The sets with the `unevaluated` keywords of `subschema` applied to what nothing in it has evaluated."""
+        schema = subschema.schema
+        if "unevaluatedProperties" in schema and sets.object:
+            conj = self.terms.positive(self._document.child(subschema, "unevaluatedProperties"))
+            sets = replace(sets, object=tuple(self._close_object(spec, conj) for spec in sets.object))
+        if "unevaluatedItems" in schema and sets.array:
+            conj = self.terms.positive(self._document.child(subschema, "unevaluatedItems"))
+            sets = replace(sets, array=tuple(self._close_array(subschema, spec, conj) for spec in sets.array))
+        return sets
+
+    def _close_object(self, spec: ir.ObjectSpec, conj: ir.Conj) -> ir.ObjectSpec:
+        if conj:
+            spec = self.algebra.add_rule(spec, ir.NameRule(strings.complement(spec.seen), conj))
+        return replace(spec, seen=ANY_STRING)
+
+    def _close_array(self, subschema: Subschema, spec: ir.ArraySpec, conj: ir.Conj) -> ir.ArraySpec:
+        seen = spec.seen
+        if seen is not None and conj:
+            if spec.seen_if:
+                if conj != self.terms.false:
+                    raise UnsupportedSchema(subschema.pointer, "unevaluatedItems", "a schema beside contains")
+                return self._close_by_contains(subschema, spec)
+            while len(spec.prefix) < seen:
+                spec = replace(spec, prefix=(*spec.prefix, spec.rest))
+            prefix = tuple(
+                self.terms.conjoin(part, conj) if i >= seen else part for i, part in enumerate(spec.prefix)
+            )
+            spec = replace(spec, prefix=prefix, rest=self.terms.conjoin(spec.rest, conj))
+        return replace(spec, seen=None)
+
+    def _close_by_contains(self, subschema: Subschema, spec: ir.ArraySpec) -> ir.ArraySpec:
+        """Items after the evaluated ones have to satisfy one of the conditions: none may fail them all."""
+        if any(len(c) != 1 for c in spec.seen_if):
+            return replace(spec, seen=None)
+        fails_all: ir.Conj = tuple(c[0].opposite for c in spec.seen_if)
+        assert spec.seen is not None
+        return replace(spec, seen=None, contains=(*spec.contains, ir.Contains(fails_all, 0, 0, spec.seen)))
+
+
+def _is_one_of(conj: ir.Conj) -> bool:
     """Whether only a `oneOf` has to hold."""
     schema = as_object(conj[0].subschema.schema) if len(conj) == 1 and conj[0].positive else None
     return schema is not None and ASSERTIONS.intersection(schema) == frozenset({"oneOf"})
+
+
+def _unseen(sets: ir.TypeSets) -> ir.TypeSets:
+    """The sets with nothing evaluated: a schema that fails leaves no annotations."""
+    arrays = tuple(replace(spec, seen=0, seen_if=()) for spec in sets.array)
+    objects = tuple(replace(spec, seen=NO_STRING) for spec in sets.object)
+    return replace(sets, array=arrays, object=objects)

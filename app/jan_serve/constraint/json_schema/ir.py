@@ -1,18 +1,16 @@
-"""The typed IR: the values that a schema allows, split by JSON type and written as unions of conjunctive specs.
-
-A `Conj` is a set of terms that all apply to one place (a subschema must hold, or must fail). It is the lazy unit: specs
+"""The typed IR: the values that a schema allows, split by JSON type and written as unions of conjunctive specs. A
+`Conj` is a set of terms that all apply to one place (a subschema must hold, or must fail). It is the lazy unit: specs
 name their parts by `Conj`, which is expanded only when a rule for it is emitted, so recursion costs nothing and the
-number of distinct parts is finite.
-"""
+number of distinct parts is finite."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from jan_serve.constraint.json_schema.document import Document, Subschema, Term
+from jan_serve.constraint.json_schema.document import Document, Subschema, Term, as_object
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
 from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING, StringSet
@@ -52,11 +50,9 @@ class NameRule(msgspec.Struct, frozen=True):
 
 
 class ObjectSpec(msgspec.Struct, frozen=True):
-    """Objects that satisfy all parts. `props` holds, per listed name, everything that applies to it.
-
-    `exists` asks for at least one property with such a name and value. `seen` is the set of names that
-    `unevaluatedProperties` around this spec no longer covers.
-    """
+    """Objects that satisfy all parts. `props` holds, per listed name, everything that applies to it. `exists` asks for
+    at least one property with such a name and value. `seen` is the set of names that `unevaluatedProperties` around
+    this spec no longer covers."""
 
     props: dict[str, Conj] = msgspec.field(default_factory=dict[str, Conj])
     rules: tuple[NameRule, ...] = ()
@@ -77,11 +73,9 @@ class Contains(msgspec.Struct, frozen=True):
 
 
 class ArraySpec(msgspec.Struct, frozen=True):
-    """Arrays whose first items satisfy `prefix` one by one, and all others `rest`.
-
-    `seen` is the number of leading items that `unevaluatedItems` around this spec no longer covers (None: all),
-    `seen_if` conditions that also free an item from it.
-    """
+    """Arrays whose first items satisfy `prefix` one by one, and all others `rest`. `seen` is the number of leading
+    items that `unevaluatedItems` around this spec no longer covers (None: all), `seen_if` conditions that also free an
+    item from it."""
 
     prefix: tuple[Conj, ...] = ()
     rest: Conj = TRUE
@@ -128,43 +122,26 @@ class Terms:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.false: Conj = (document.false.positive,)
-        self._targets: dict[int, Conj] = {}
+        self._targets: dict[int, Subschema] = {}
 
     def positive(self, subschema: Subschema) -> Conj:
         """The conjunction that says that `subschema` holds: at most one term."""
-        schema = subschema.schema
-        if schema is False:
+        target = self._targets.get(id(subschema))
+        if target is None:
+            target = self._targets[id(subschema)] = self._target(subschema)
+        if target.schema is False:
             return self.false
-        if subschema.is_trivial():
-            return TRUE
-        if "$ref" in schema and len(ASSERTIONS.intersection(schema)) == 1:
-            return self._follow(subschema)
-        return (subschema.positive,)
+        return TRUE if target.is_trivial() else (target.positive,)
 
-    def _follow(self, subschema: Subschema) -> Conj:
+    def _target(self, subschema: Subschema) -> Subschema:
         """A schema that is only a `$ref` stands for its target."""
-        start = subschema
-        known = self._targets.get(id(start))
-        if known is not None:
-            return known
-        visited = {id(subschema)}
-        while True:
-            subschema = self.document.resolve(subschema, "$ref")
-            if id(subschema) in visited:
-                raise UnsupportedSchema(start.pointer, "$ref", "the reference leads back to itself")
-            visited.add(id(subschema))
-            schema = subschema.schema
-            if schema is False:
-                result = self.false
-                break
-            if subschema.is_trivial():
-                result = TRUE
-                break
-            if not ("$ref" in schema and len(ASSERTIONS.intersection(schema)) == 1):
-                result = (subschema.positive,)
-                break
-        self._targets[id(start)] = result
-        return result
+        target, visited = subschema, set[int]()
+        while (schema := as_object(target.schema)) and ASSERTIONS.intersection(schema) == frozenset({"$ref"}):
+            if id(target) in visited:
+                raise UnsupportedSchema(subschema.pointer, "$ref", "the reference leads back to itself")
+            visited.add(id(target))
+            target = self.document.resolve(target, "$ref")
+        return target
 
     def negative(self, subschema: Subschema) -> Conj:
         """The conjunction that says that `subschema` fails."""
@@ -199,12 +176,8 @@ class Terms:
     def _contradict(a: Term, b: Term) -> bool:
         if a.positive == b.positive:
             return False
-        if a.subschema is b.subschema:
-            return True
         here, there = a.subschema, b.subschema
-        return here.base == there.base and here.scope == there.scope and _same(here.schema, there.schema)
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two schemas are written alike. Python's equality alone takes false for 0 and 1 for true."""
-    return a == b and json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+        if here is there or (here.base, here.scope, here.schema) != (there.base, there.scope, there.schema):
+            return here is there
+        # Python's equality alone takes false for 0 and 1 for true.
+        return json.dumps(here.schema, sort_keys=True) == json.dumps(there.schema, sort_keys=True)

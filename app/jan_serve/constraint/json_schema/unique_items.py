@@ -1,48 +1,24 @@
 """This module writes the items that must differ and that no grammar can tell apart: each scalar in one spelling, for
-the executor to compare.
-
-Equal scalars have equal texts, so the executor compares texts; it knows from the automata which beginnings of an
-item are left. Arrays and objects are compared when they end. One that is there already has to go on, so only those
-are allowed that always may. An object of listed names only ends with a member of endlessly many values, and an array of
-so many items with such an item. That last value is compared as an item is: with those of the objects and arrays that
-are equal otherwise.
-"""
+the executor to compare. Equal scalars have equal texts, so the executor compares texts; it knows from the automata
+which beginnings of an item are left. Arrays and objects are compared when they end. One that is there already has to
+go on, so only those are allowed that always may. An object of listed names only ends with a member of endlessly many
+values, and an array of so many items with such an item. That last value is compared as an item is: with those of the
+objects and arrays that are equal otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from jan_serve.constraint import charset
-from jan_serve.constraint.ast import (
-    EMPTY,
-    NEVER,
-    Expr,
-    Literal,
-    Terminal,
-    choice,
-    optional,
-    repeat,
-    sequence,
-    terminal,
-)
+from jan_serve.constraint import ast, charset
 from jan_serve.constraint.automata import dfa as automata
-from jan_serve.constraint.automata.counting import (
-    SURROGATES,
-    all_words,
-    count_words,
-    endless_states,
-    is_endless,
-)
-from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, listed_members
 from jan_serve.constraint.json_schema.emit_strings import string_expr
-from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, TypeSets
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.number_text import number_dfa
@@ -53,6 +29,9 @@ from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.text_form import OneSpelling, PlainText
 from jan_serve.core.constraint import Automaton, ItemTexts, LastTexts
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.translate import Emitter
 
 MAX_EDGES: Final = 20_000
 """Most edges of the automata of one array."""
@@ -71,7 +50,7 @@ class LastValue(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def _joined(numbers: Dfa, literals: tuple[str, ...]) -> Dfa:
+def _joined(numbers: automata.Dfa, literals: tuple[str, ...]) -> automata.Dfa:
     return automata.unite(numbers, automata.from_words(literals))
 
 
@@ -79,13 +58,13 @@ class ItemSet(NamedTuple):
     """The items at one place of an array: strings, numbers, the texts of the others; whether arrays or objects too.
     last: what its closed arrays and objects end with."""
 
-    words: Dfa
-    numbers: Dfa
+    words: automata.Dfa
+    numbers: automata.Dfa
     literals: tuple[str, ...]
     containers: bool
     last: tuple[LastValue, ...] = ()
 
-    def others(self) -> Dfa:
+    def others(self) -> automata.Dfa:
         """The texts of the scalars that are no strings."""
         return _joined(self.numbers, self.literals)
 
@@ -110,14 +89,14 @@ class ItemSet(NamedTuple):
         return _count(self.words, self.numbers, len(self.literals))
 
 
-def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[Expr, tuple[ItemSet, ...]]:
+def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[ast.Expr, tuple[ItemSet, ...]]:
     """One item or more, and the sets whose items may not repeat. Raises UnsupportedSchema, GrammarTooComplex."""
     conjs = [*spec.prefix]
     if spec.high is None or spec.high > len(conjs):
         conjs.append(spec.rest)
     sets = [emit.expander.expand(conj) for conj in conjs]
     items = tuple([_item_set(own)._replace(last=_last_values(emit, own)) for own in sets])
-    exprs: list[Expr] = [
+    exprs: list[ast.Expr] = [
         emit.rules.define(f"{hint}-unique", _item(emit, own, item, hint))
         for own, item in zip(sets, items, strict=True)
     ]
@@ -128,23 +107,23 @@ def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[Expr, tup
     elif any(_may_run_out(item, at, is_rest=at == len(spec.prefix)) for at, item in enumerate(items)):
         raise UnsupportedSchema("", "uniqueItems", "of items by position, of which few may be left")
     if spec.high is not None and spec.high < max(spec.low, 1):
-        return NEVER, items
+        return ast.NEVER, items
     return row(emit, spec, exprs, hint), items
 
 
-def row(emit: Emitter, spec: ArraySpec, items: list[Expr], hint: str) -> Expr:
+def row(emit: Emitter, spec: ArraySpec, items: list[ast.Expr], hint: str) -> ast.Expr:
     """One item or more. items: of each position, and then of all others, unless there are none."""
     listed = max(len(spec.prefix), 1)
-    tail: Expr = EMPTY
+    tail: ast.Expr = ast.EMPTY
     if len(items) > len(spec.prefix):
-        more = sequence([emit.comma(), items[-1]])
-        tail = repeat(more, max(spec.low - listed, 0), None if spec.high is None else spec.high - listed)
+        more = ast.sequence([emit.comma(), items[-1]])
+        tail = ast.repeat(more, max(spec.low - listed, 0), None if spec.high is None else spec.high - listed)
     for at in range(listed - 1, 0, -1):
-        tail = sequence([emit.comma(), items[at], tail])
-        tail = tail if at < spec.low else optional(tail)
+        tail = ast.sequence([emit.comma(), items[at], tail])
+        tail = tail if at < spec.low else ast.optional(tail)
         if at % _RULE_EVERY == 0:
             tail = emit.rules.define(f"{hint}-tail", tail)
-    return sequence([items[0], tail])
+    return ast.sequence([items[0], tail])
 
 
 def counted_set(emit: Emitter, spec: ArraySpec) -> ItemSet:
@@ -169,7 +148,7 @@ def counted_set(emit: Emitter, spec: ArraySpec) -> ItemSet:
     return items[0]
 
 
-def compared_item(emit: Emitter, conj: Conj, hint: str) -> Expr:
+def compared_item(emit: Emitter, conj: Conj, hint: str) -> ast.Expr:
     """A scalar that may not repeat."""
     own = emit.expander.expand(conj)
     return emit.rules.define(f"{hint}-unique", _item(emit, own, _item_set(own), hint))
@@ -213,7 +192,7 @@ def texts_of(arrays: Iterable[tuple[ItemSet, ...]]) -> ItemTexts | None:
     return ItemTexts(
         automaton_of(words),
         automaton_of(others),
-        endless=is_endless(words) and is_endless(others),
+        endless=automata.is_endless(words) and automata.is_endless(others),
         containers=any(item.containers for item in items),
         last=tuple([LastTexts(place, texts) for place, texts in ends.items() if texts is not None]),
     )
@@ -225,13 +204,13 @@ def is_within(own: ItemSet, other: ItemSet) -> bool:
     return not own.containers and all(automata.is_within(a, b) for a, b in pairs)
 
 
-def _misleads(own: Dfa, all_texts: Dfa, *, after: int = 0) -> bool:
+def _misleads(own: automata.Dfa, all_texts: automata.Dfa, *, after: int = 0) -> bool:
     """Whether some beginning of few texts of a set is also one of others, so that these seem to be left. after: the
     length from which on a beginning counts."""
     if not own.accepting:
         return False
     beyond = automata.intersect(all_texts, automata.complement(own))
-    endless, edges, edges_beyond = endless_states(own), own.live_edges(), beyond.live_edges()
+    endless, edges, edges_beyond = automata.endless_states(own), own.live_edges(), beyond.live_edges()
     seen = {(0, 0, 0)}
     todo = list(seen) if edges_beyond else []
     while todo:
@@ -259,10 +238,7 @@ def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
 
 def _last_values(emit: Emitter, sets: TypeSets, depth: int = 0) -> tuple[LastValue, ...]:
     """What the arrays and objects end with that have listed names or so many items only, in their order: a value that
-    always may be another one. None of arrays where all may go on, and none of objects.
-
-    Raises UnsupportedSchema.
-    """
+    always may be another one. None of arrays where all may go on, and none of objects. Raises UnsupportedSchema."""
     arrays = [emit.expander.algebra.trimmed(spec) for spec in sets.array]
     found: list[LastValue] = []
     if _may_end([_goes_on_array(emit, spec) for spec in sets.array]):
@@ -310,11 +286,8 @@ def _last_item(emit: Emitter, spec: ArraySpec, depth: int) -> LastValue:
     if spec.high and spec.high <= _MAX_POSITIONS and not (spec.contains or spec.unique or spec in emit.held):
         last = _last_value(emit, spec.high - 1, spec.item(spec.high - 1), depth)
     if last is None:
-        raise UnsupportedSchema(
-            "",
-            "uniqueItems",
-            "of arrays that may not be longer, and do not end with one of endlessly many values",
-        )
+        reason = "of arrays that may not be longer, and do not end with one of endlessly many values"
+        raise UnsupportedSchema("", "uniqueItems", reason)
     return last
 
 
@@ -326,14 +299,11 @@ def _last_member(emit: Emitter, spec: ObjectSpec, depth: int) -> LastValue:
             last = _last_value(emit, name, emit.expander.algebra.lookup(spec, name), depth)
             if last is not None:
                 return last
-    raise UnsupportedSchema(
-        "",
-        "uniqueItems",
-        "of objects that may have no other properties, and none of endlessly many values",
-    )
+    reason = "of objects that may have no other properties, and none of endlessly many values"
+    raise UnsupportedSchema("", "uniqueItems", reason)
 
 
-def _array_with_last(emit: Emitter, spec: ArraySpec, last: LastValue, hint: str) -> Expr:
+def _array_with_last(emit: Emitter, spec: ArraySpec, last: LastValue, hint: str) -> ast.Expr:
     """Its items as always, but for the last one."""
     spec = emit.expander.algebra.trimmed(spec)
     conjs = [spec.item(position) for position in range(int(last.place))]
@@ -347,9 +317,9 @@ def _array_with_last(emit: Emitter, spec: ArraySpec, last: LastValue, hint: str)
     return emit.brackets("[", items, "]", may_be_empty=spec.low == 0)
 
 
-def _object_with_last(emit: Emitter, spec: ObjectSpec, last: LastValue, hint: str) -> Expr:
+def _object_with_last(emit: Emitter, spec: ObjectSpec, last: LastValue, hint: str) -> ast.Expr:
     """Its members as always, but for the last one."""
-    entries: dict[str, Expr] = {}
+    entries: dict[str, ast.Expr] = {}
     for name in _listed(spec):
         conj = emit.expander.algebra.lookup(spec, name)
         if name in spec.required or not emit.expander.is_nothing(conj):
@@ -359,16 +329,16 @@ def _object_with_last(emit: Emitter, spec: ObjectSpec, last: LastValue, hint: st
                 if is_last
                 else emit.value(conj, name)
             )
-            entries[name] = sequence([emit.key(name), emit.colon(), value])
+            entries[name] = ast.sequence([emit.key(name), emit.colon(), value])
     end = entries.pop(str(last.place))
     is_needed = last.place in spec.required
     fields = [Field(entry, name in spec.required) for name, entry in entries.items()]
-    shape = Shape(fields, NEVER, [], 0, 0, None)
+    shape = Shape(fields, ast.NEVER, [], 0, 0, None)
     options = [end] if shape.may_be_empty() else []
     if fields:
         members = listed_members(emit, shape, hint)
-        options += [sequence([members, emit.comma(), end]), *([] if is_needed else [members])]
-    return emit.brackets("{", choice(options), "}", may_be_empty=shape.may_be_empty() and not is_needed)
+        options += [ast.sequence([members, emit.comma(), end]), *([] if is_needed else [members])]
+    return emit.brackets("{", ast.choice(options), "}", may_be_empty=shape.may_be_empty() and not is_needed)
 
 
 def _goes_on_object(emit: Emitter, spec: ObjectSpec) -> bool:
@@ -382,16 +352,16 @@ def _goes_on_object(emit: Emitter, spec: ObjectSpec) -> bool:
     )
 
 
-def _item(emit: Emitter, sets: TypeSets, item: ItemSet, hint: str) -> Expr:
+def _item(emit: Emitter, sets: TypeSets, item: ItemSet, hint: str) -> ast.Expr:
     form = OneSpelling(emit.rules)
     if isinstance(sets.string, strings.AnyString):
-        body: Expr = sequence([repeat(form.chars(charset.ANY), 0, None), form.tail])
+        body: ast.Expr = ast.sequence([ast.repeat(form.chars(charset.ANY), 0, None), form.tail])
     else:
         body = string_expr(sets.string, form, emit.rules, hint)
-    options = [terminal(sequence([Literal('"'), body]))]
+    options = [ast.terminal(ast.sequence([ast.Literal('"'), body]))]
     if item.numbers.accepting:
-        options.append(terminal(dfa_to_expr(item.numbers, PlainText(), emit.rules, f"{hint}-number")))
-    options += [Terminal(Literal(text)) for text in _literals(sets)]
+        options.append(ast.terminal(dfa_to_expr(item.numbers, PlainText(), emit.rules, f"{hint}-number")))
+    options += [ast.Terminal(ast.Literal(text)) for text in _literals(sets)]
     if item.last:
         arrays = [last for last in item.last if isinstance(last.place, int)]
         objects = [last for last in item.last if isinstance(last.place, str)]
@@ -401,7 +371,7 @@ def _item(emit: Emitter, sets: TypeSets, item: ItemSet, hint: str) -> Expr:
         sets = replace(sets, array=() if arrays else sets.array, object=() if objects else sets.object)
     if sets.array or sets.object:
         options.append(emit.containers(sets, f"{hint}-item"))
-    return choice(option for option in options if option != NEVER)
+    return ast.choice(option for option in options if option != ast.NEVER)
 
 
 def _literals(sets: TypeSets) -> list[str]:
@@ -409,7 +379,7 @@ def _literals(sets: TypeSets) -> list[str]:
     return [*booleans, *(["null"] if sets.null else [])]
 
 
-def _numbers(sets: TypeSets) -> Dfa:
+def _numbers(sets: TypeSets) -> automata.Dfa:
     """The texts of the numbers, without exponents and needless zeros, except that 1 may be 1.0."""
     found = automata.from_words([])
     for spec in sets.number:
@@ -418,11 +388,11 @@ def _numbers(sets: TypeSets) -> Dfa:
 
 
 @lru_cache(maxsize=1)
-def _plain_numbers() -> Dfa:
+def _plain_numbers() -> automata.Dfa:
     return regex_dfa(full_regex(r"0(\.0)?|-?([1-9][0-9]*(\.(0|[0-9]*[1-9]))?|0\.[0-9]*[1-9])"))
 
 
-def automaton_of(dfa: Dfa) -> Automaton:
+def automaton_of(dfa: automata.Dfa) -> Automaton:
     """The words of `dfa`, without states that lead to none. Raises GrammarTooComplex above MAX_EDGES."""
     live = dfa.live_edges()
     order = [0, *sorted(live.keys() - {0})]
@@ -432,7 +402,7 @@ def automaton_of(dfa: Dfa) -> Automaton:
             sorted(
                 (low, high, numbers[target])
                 for target, chars in live.get(state, {}).items()
-                for low, high in charset.subtract(chars, SURROGATES)
+                for low, high in charset.subtract(chars, automata.SURROGATES)
             )
         )
         for state in order
@@ -444,13 +414,17 @@ def automaton_of(dfa: Dfa) -> Automaton:
     return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
 
 
-def _count(words: Dfa, numbers: Dfa, literals: int) -> int | None:
+def _count(words: automata.Dfa, numbers: automata.Dfa, literals: int) -> int | None:
     """How many values there are, or MAX_ITEMS of more; None where there is no end."""
     found = literals
     for dfa in (words, numbers):
         if automata.longest_word(dfa) is None:
             return None
-        found += count_words(dfa, MAX_ITEMS)
+        found += automata.count_words(dfa, MAX_ITEMS)
     if found > MAX_ITEMS:
         return MAX_ITEMS
-    return found - count_words(numbers, MAX_ITEMS) + len({Fraction(text) for text in all_words(numbers)})
+    return (
+        found
+        - automata.count_words(numbers, MAX_ITEMS)
+        + len({Fraction(text) for text in automata.all_words(numbers)})
+    )

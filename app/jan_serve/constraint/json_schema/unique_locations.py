@@ -1,17 +1,14 @@
 """This module finds the arrays of a document whose items must differ, and the objects whose names may run out: an
-automaton over names and items.
-"""
+automaton over names and items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
-from jan_serve.constraint.automata.counting import endless_states
-from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.json_schema.emitter import Emitter
+from jan_serve.constraint.automata.dfa import Dfa, endless_states
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms
 from jan_serve.constraint.json_schema.scalars import strings
@@ -22,17 +19,18 @@ from jan_serve.constraint.limits import spend
 from jan_serve.core.constraint import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.translate import Emitter
+
 MAX_LOCATIONS: Final = 2_000
 _IN_PARTS: Final = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, charset.MAX_CODE_POINT))
 """Characters that a token may hold only a part of."""
 
 
 def uniqueness_of(expander: Expander, root: Conj, emitter: Emitter) -> Uniqueness:
-    """What must be unique in the documents of a schema, whose grammar is written.
-
-    Raises AlsoHeld where another array may be at the location of one whose items must differ: its items have to differ
-    too. Raises UnsupportedSchema where another object may be at that of one whose names may run out.
-    """
+    """What must be unique in the documents of a schema, whose grammar is written. Raises AlsoHeld where another array
+    may be at the location of one whose items must differ: its items have to differ too. Raises UnsupportedSchema where
+    another object may be at that of one whose names may run out."""
     if emitter.unique or emitter.counted_names:
         return _Locations(expander, emitter).uniqueness(root)
     return Uniqueness(names_repeat=emitter.names_repeat)
@@ -255,17 +253,8 @@ def _pruned(
         below = (target for _, target in location.classes)
         for target in (*location.names.values(), location.other, location.items, *below):
             users.setdefault(target, []).append(number)
-    todo = [
-        number
-        for number, location in enumerate(locations)
-        if location.unique != NOWHERE or location.unlisted != NOWHERE
-    ]
-    kept = set(todo)
-    while todo:
-        for user in users.get(todo.pop(), ()):
-            if user not in kept:
-                kept.add(user)
-                todo.append(user)
+    compared = (at for at, own in enumerate(locations) if own.unique != NOWHERE or own.unlisted != NOWHERE)
+    kept = automata.reached(compared, lambda number: users.get(number, ()))
     numbers = {old: new for new, old in enumerate(sorted(kept))}
     return Uniqueness(
         tuple(

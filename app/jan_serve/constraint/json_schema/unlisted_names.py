@@ -7,8 +7,7 @@ from functools import reduce
 from typing import Final
 
 from jan_serve.constraint.automata import dfa as automata
-from jan_serve.constraint.automata.counting import all_words, count_words, is_endless
-from jan_serve.constraint.automata.dfa import Dfa
+from jan_serve.constraint.automata.dfa import Dfa, all_words, count_words, is_endless
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec, Terms
 from jan_serve.constraint.json_schema.scalars import strings
@@ -64,10 +63,7 @@ def _words(names: StringSet) -> tuple[str, ...] | None:
 
 def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     """The names of the other members of an object, if some of them begin in a way that only so many do; None where
-    there is always another one.
-
-    Raises UnsupportedSchema where that cannot be decided.
-    """
+    there is always another one. Raises UnsupportedSchema where that cannot be decided."""
     has_one = spec.high is not None and spec.high - len(spec.required) < 2
     if has_one or not spec.rules:
         return None

@@ -1,12 +1,9 @@
 """This module writes texts, character classes, counts, regular expressions and layouts as llguidance's Lark has them.
-
-llguidance takes about as long to read one symbol of Lark as to read a whole class within a regular expression.
-
-Layouts are parametric rules: the parameter holds the layout and the number of open brackets. llguidance completes a
-rule for every parameter that it has at the same position. So a position must determine the parameter of each rule.
-Compact texts may begin as spaced ones, so up to their first colon or comma they have rules of their own; the layouts
-with lines are told apart by terminals before the first parametric rule.
-"""
+llguidance takes about as long to read one symbol of Lark as to read a whole class within a regular expression. Layouts
+are parametric rules: the parameter holds the layout and the number of open brackets. llguidance completes a rule for
+every parameter that it has at the same position. So a position must determine the parameter of each rule. Compact
+texts may begin as spaced ones, so up to their first colon or comma they have rules of their own; the layouts with
+lines are told apart by terminals before the first parametric rule."""
 
 from __future__ import annotations
 

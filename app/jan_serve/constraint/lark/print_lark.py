@@ -1,88 +1,47 @@
-"""Prints a grammar in llguidance's Lark dialect.
-
-llguidance's lexer is greedy: it keeps reading while any terminal that is allowed here can continue. So a terminal of
-several characters is printed only for a `Terminal`, which promises that greed does no harm; everything else becomes
-terminals of one character, for which greedy reading is exact. Where one `Terminal` cannot be written as a
-terminal, none is: the two kinds must not meet in one place.
-
-Rules within a `OneLayout` are printed as parametric rules, and once more for the beginning of compact texts, which may
-be that of spaced ones.
-"""
+"""Prints a grammar in llguidance's Lark dialect. llguidance's lexer is greedy: it keeps reading while any terminal
+that is allowed here can continue. So a terminal of several characters is printed only for a `Terminal`, which promises
+that greed does no harm; everything else becomes terminals of one character, for which greedy reading is exact. Where
+one `Terminal` cannot be written as a terminal, none is: the two kinds must not meet in one place. Rules within a
+`OneLayout` are printed as parametric rules, and once more for the beginning of compact texts, which may be that of
+spaced ones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Rows
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from jan_serve.constraint.ast import (
-    EMPTY,
-    NEVER,
-    Both,
-    Brackets,
-    CharClass,
-    Choice,
-    Except,
-    Expr,
-    Grammar,
-    Literal,
-    Mark,
-    OneLayout,
-    Repeat,
-    RuleRef,
-    Sequence,
-    Special,
-    Terminal,
-    Unordered,
-    Until,
-    repeat,
-    sequence,
-)
+from jan_serve.constraint import ast
 from jan_serve.constraint.charset import UNESCAPED, CharSet
-from jan_serve.constraint.lark.notation import (
-    ALWAYS,
-    DEEPER,
-    HELPERS,
-    LAYOUT_BITS,
-    LAZY,
-    PARAMETER,
-    bounds,
-    closing_rule,
-    first_argument,
-    is_atom,
-    mark_rule,
-    opening_rule,
-    quote_before,
-    quote_class,
-    quote_literal,
-    quote_regex,
-    quote_until,
-    spelled_out,
+from jan_serve.constraint.lark import notation
+from jan_serve.constraint.lark.references import (
+    NOTHING,
+    LarkText,
+    NotRegular,
+    components,
+    shallow_start,
+    solve,
 )
-from jan_serve.constraint.lark.references import NOTHING, components, shallow_start
 from jan_serve.constraint.lark.unordered_members import UnorderedWriter, are_counted
 from jan_serve.constraint.layout import (
     LAYOUTS,
     SPACED,
     Layout,
     Nesting,
-    has_layouts,
     laid_rules,
     layout_uses,
 )
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS
-from jan_serve.constraint.right_linear import NotRegular, solve
-from jan_serve.constraint.transform import references
+from jan_serve.constraint.rules import has_node, references
 from jan_serve.core.constraint import SpecialText
 from jan_serve.errors import GrammarTooComplex
 
 _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
-_OPENING = f'"\\"" {quote_class(UNESCAPED)}*'
+_OPENING = f'"\\"" {notation.quote_class(UNESCAPED)}*'
 # Expressions up to this length are repeated in place; longer ones get a name.
 _INLINE = 60
-_CLEARED = f"bit_and({hex((1 << LAYOUT_BITS) - 1)})"
+_CLEARED = f"bit_and({hex((1 << notation.LAYOUT_BITS) - 1)})"
 
 
 class _Any(Enum):
@@ -93,18 +52,9 @@ class _Any(Enum):
 _Form: TypeAlias = Layout | _Any | None
 
 
-class LarkText(NamedTuple):
-    """A printed grammar. specials: the rules that the text uses and does not define."""
-
-    text: str
-    specials: tuple[SpecialText, ...]
-
-
-def print_lark(grammar: Grammar) -> str:
-    """Lark text of `grammar`, which has no `Special`; its start rule is `start`.
-
-    Raises GrammarTooComplex above the limits of size and of references within references.
-    """
+def print_lark(grammar: ast.Grammar) -> str:
+    """Lark text of `grammar`, which has no `Special`; its start rule is `start`. Raises GrammarTooComplex above the
+    limits of size and of references within references."""
     text, specials = print_lark_open(grammar)
     if specials:
         raise ValueError("a grammar with control tokens is complete only with a vocabulary")
@@ -112,16 +62,14 @@ def print_lark(grammar: Grammar) -> str:
 
 
 def print_lark_open(
-    grammar: Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
+    grammar: ast.Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
 ) -> LarkText:
-    """See `print_lark`, with the rules of control tokens left to whoever knows the vocabulary.
-
-    terminals: write a `Terminal` as one; not if free text is allowed there too, since greed would cut it off.
-    holes: rules that the grammar leaves undefined, and their names in the text.
-    A grammar that is too large in all layouts is printed in that of `json.dumps`.
-    """
+    """See `print_lark`, with the rules of control tokens left to whoever knows the vocabulary. terminals: write a
+    `Terminal` as one; not if free text is allowed there too, since greed would cut it off. holes: rules that the
+    grammar leaves undefined, and their names in the text. A grammar that is too large in all layouts is printed in
+    that of `json.dumps`."""
     laid = laid_rules(grammar.rules)
-    if has_layouts(grammar):
+    if has_node(grammar, ast.OneLayout):
         try:
             return _print(_Printer(grammar, holes or {}, LAYOUTS, laid), terminals)
         except OnlyCharacters:
@@ -146,7 +94,7 @@ class OnlyCharacters(GrammarTooComplex):
 
 class _Printer:
     def __init__(
-        self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], laid: set[str]
+        self, grammar: ast.Grammar, holes: Mapping[str, str], layouts: tuple[Layout, ...], laid: set[str]
     ) -> None:
         self._rules = grammar.rules
         self._root = grammar.root
@@ -172,7 +120,7 @@ class _Printer:
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._greedy_written: dict[int, str] = {}
-        self._other_members: dict[int, Expr] = {}
+        self._other_members: dict[int, ast.Expr] = {}
         self._unordered_written: dict[tuple[int, bool], UnorderedWriter] = {}
         self._specials: dict[tuple[str, str], SpecialText] = {}
         self._groups = 0
@@ -181,12 +129,15 @@ class _Printer:
             own = self._names[name, self._form]
             text = self._rule(self._rules[name])
             if self._form is _Any.LAYOUT and name in self._laid:
-                is_one = not isinstance(self._rules[name], Choice)
-                self._add(own + PARAMETER, text + ALWAYS if is_one and DEEPER in text else text)
+                is_one = not isinstance(self._rules[name], ast.Choice)
+                self._add(
+                    own + notation.PARAMETER,
+                    text + notation.ALWAYS if is_one and notation.DEEPER in text else text,
+                )
             else:
                 self._add(own, text)
         if self._inner or any(is_laid for _, is_laid in self._unordered_written):
-            self._lines += HELPERS
+            self._lines += notation.HELPERS
         # llguidance reads terminals in any order; defined before use is easier to read.
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
@@ -219,7 +170,7 @@ class _Printer:
         """argument: for a rule with a parameter."""
         form = self._form if name in self._laid else None
         if self._is_decided and form is not None:
-            form, argument = _Any.LAYOUT, first_argument(self._layouts[0])
+            form, argument = _Any.LAYOUT, notation.first_argument(self._layouts[0])
         key = (name, form)
         known = self._names.get(key)
         if known is None:
@@ -227,47 +178,47 @@ class _Printer:
             self._todo.append(key)
         return f"{known}::{argument}" if form is _Any.LAYOUT else known
 
-    def _rule(self, expr: Expr) -> str:
-        if type(expr) is OneLayout:
+    def _rule(self, expr: ast.Expr) -> str:
+        if type(expr) is ast.OneLayout:
             return self._in_each_layout(expr.item)
-        if type(expr) is Choice:
+        if type(expr) is ast.Choice:
             return " | ".join([self._rule_sequence(item) for item in expr.items])
         return self._rule_sequence(expr)
 
-    def _rule_sequence(self, expr: Expr) -> str:
-        if type(expr) is not Sequence or not expr.items:
+    def _rule_sequence(self, expr: ast.Expr) -> str:
+        if type(expr) is not ast.Sequence or not expr.items:
             return self._rule_item(expr)
         outer = self._is_decided
         texts: list[str] = []
         for item in expr.items:
             texts.append(self._rule_item(item))
-            if type(item) is Mark and self._form is self._layouts[0] and len(self._layouts) > 1:
+            if len(self._layouts) > 1 and type(item) is ast.Mark and self._form is self._layouts[0]:
                 self._is_decided = True
         self._is_decided = outer
         return " ".join(texts)
 
-    def _rule_item(self, expr: Expr) -> str:
+    def _rule_item(self, expr: ast.Expr) -> str:
         return self._writers[type(expr)](expr)
 
-    def _rule_writers(self) -> dict[type[Expr], Callable[[Any], str]]:
+    def _rule_writers(self) -> dict[type[ast.Expr], Callable[[Any], str]]:
         """What writes each kind of expression in a rule."""
         return {
-            RuleRef: lambda expr: self._reference(expr.name),
-            Terminal: self._greedy if self._with_terminals else self._characters,
-            Mark: self._mark,
-            Repeat: lambda expr: self._nested(self._rule, expr.item, "g") + bounds(expr),
-            Literal: lambda expr: spelled_out(expr.text),
-            CharClass: lambda expr: self._class(expr.chars),
-            Sequence: lambda expr: self._nested(self._rule, expr, "g") if expr.items else '""',
-            Choice: lambda expr: self._nested(self._rule, expr, "g"),
-            OneLayout: lambda expr: self._nested(self._rule, expr, "g"),
-            Special: lambda expr: self._special(expr.text),
-            Until: self._until,
-            Brackets: self._brackets,
-            Unordered: self._unordered,
+            ast.RuleRef: lambda expr: self._reference(expr.name),
+            ast.Terminal: self._greedy if self._with_terminals else self._characters,
+            ast.Mark: self._mark,
+            ast.Repeat: lambda expr: self._nested(self._rule, expr.item, "g") + notation.bounds(expr),
+            ast.Literal: lambda expr: notation.spelled_out(expr.text),
+            ast.CharClass: lambda expr: self._class(expr.chars),
+            ast.Sequence: lambda expr: self._nested(self._rule, expr, "g") if expr.items else '""',
+            ast.Choice: lambda expr: self._nested(self._rule, expr, "g"),
+            ast.OneLayout: lambda expr: self._nested(self._rule, expr, "g"),
+            ast.Special: lambda expr: self._special(expr.text),
+            ast.Until: self._until,
+            ast.Brackets: self._brackets,
+            ast.Unordered: self._unordered,
         }
 
-    def _characters(self, expr: Terminal) -> str:
+    def _characters(self, expr: ast.Terminal) -> str:
         """A terminal in rules of single characters."""
         if expr.lark_only:
             raise OnlyCharacters("the grammar has texts that only terminals can describe")
@@ -276,18 +227,20 @@ class _Printer:
     def _special(self, text: str) -> str:
         known = self._specials.get((text, ""))
         if known is None:
-            known = self._specials[text, ""] = SpecialText(self._fresh("special"), text, spelled_out(text))
+            known = self._specials[text, ""] = SpecialText(
+                self._fresh("special"), text, notation.spelled_out(text)
+            )
         return known.rule
 
-    def _until(self, expr: Until) -> str:
-        body = quote_until(expr)
+    def _until(self, expr: ast.Until) -> str:
+        body = notation.quote_until(expr)
         name = self._by_text.get(body)
         if name is None:
             name = self._by_text[body] = self._fresh("until")
-            self._add(name + LAZY, body)
+            self._add(name + notation.LAZY, body)
         return self._until_special(expr, name) if expr.special else name
 
-    def _until_special(self, expr: Until, spelled: str) -> str:
+    def _until_special(self, expr: ast.Until, spelled: str) -> str:
         """A rule that is `spelled` where the vocabulary does not have the control token of the stop."""
         known = self._specials.get((expr.special, spelled))
         if known is None:
@@ -296,13 +249,13 @@ class _Printer:
             if may_be_empty and expr.high == 0:
                 with_token = special
             else:
-                before = self._named(quote_before(expr), "T")
+                before = self._named(notation.quote_before(expr), "T")
                 with_token = f"{before}{'?' if may_be_empty else ''} {special}"
             known = SpecialText(self._fresh("until"), expr.special, spelled, with_token)
             self._specials[expr.special, spelled] = known
         return known.rule
 
-    def _nested(self, write: Callable[[Expr], str], expr: Expr, stem: str) -> str:
+    def _nested(self, write: Callable[[ast.Expr], str], expr: ast.Expr, stem: str) -> str:
         """A group; one nested too deep becomes a separate rule or terminal."""
         outer, self._groups = self._groups, self._groups + 1
         if self._groups > MAX_LARK_GROUPS:
@@ -310,17 +263,17 @@ class _Printer:
         text = write(expr)
         deep, self._groups = outer == MAX_LARK_GROUPS, outer
         if not deep:
-            return text if is_atom(text) else f"({text})"
+            return text if notation.is_atom(text) else f"({text})"
         name = self._fresh(stem)
         if stem == "g" and self._has_parameter(expr):
-            self._add(name + PARAMETER, text)
+            self._add(name + notation.PARAMETER, text)
             return f"{name}::_"
         self._add(name, text)
         return name
 
     # Layouts
 
-    def _in_each_layout(self, item: Expr) -> str:
+    def _in_each_layout(self, item: ast.Expr) -> str:
         outer = self._form
         texts: list[str] = []
         for layout in self._layouts:
@@ -331,37 +284,38 @@ class _Printer:
         self._form = outer
         return " | ".join(texts)
 
-    def _mark(self, mark: Mark) -> str:
+    def _mark(self, mark: ast.Mark) -> str:
         if isinstance(self._form, Layout):
-            return spelled_out(mark.text + Nesting(self._form).after(mark))
-        return mark_rule(mark)
+            return notation.spelled_out(mark.text + Nesting(self._form).after(mark))
+        return notation.mark_rule(mark)
 
-    def _brackets(self, expr: Brackets) -> str:
+    def _brackets(self, expr: ast.Brackets) -> str:
         form = self._form
         if not isinstance(form, Layout):
-            return f"{opening_rule(expr)} {self._inside(expr.item, DEEPER)} {closing_rule(expr)}"
+            inside = self._inside(expr.item, notation.DEEPER)
+            return f"{notation.opening_rule(expr)} {inside} {notation.closing_rule(expr)}"
         if form is self._layouts[0]:
             item = self._nested(self._rule, expr.item, "g")
-            return f"{spelled_out(expr.opening)} {item} {spelled_out(expr.closing)}"
+            return f"{notation.spelled_out(expr.opening)} {item} {notation.spelled_out(expr.closing)}"
         nesting = Nesting(form)
         opening, closing = expr.opening + nesting.deeper().line(), nesting.line() + expr.closing
-        item = self._inside(expr.item, first_argument(form))
-        return f"{spelled_out(opening)} {item} {spelled_out(closing)}"
+        item = self._inside(expr.item, notation.first_argument(form))
+        return f"{notation.spelled_out(opening)} {item} {notation.spelled_out(closing)}"
 
-    def _inside(self, item: Expr, argument: str) -> str:
+    def _inside(self, item: ast.Expr, argument: str) -> str:
         """What stands in brackets, as a rule for any layout but the first."""
         form, groups = self._form, self._groups
         self._form, self._groups = _Any.LAYOUT, 0
-        if isinstance(item, RuleRef):
+        if isinstance(item, ast.RuleRef):
             text = self._reference(item.name, argument)
-        elif isinstance(item, Unordered):
+        elif isinstance(item, ast.Unordered):
             text = f"{self._members_of(item).stem}::{argument}"
         else:
             is_laid = self._has_parameter(item)
             text = self._inner.get(id(item), "")
             if not text:
                 text = self._inner[id(item)] = self._fresh("r_inside")
-                self._add(text + PARAMETER if is_laid else text, self._rule(item))
+                self._add(text + notation.PARAMETER if is_laid else text, self._rule(item))
             if is_laid:
                 text = f"{text}::{argument}"
         self._form, self._groups = form, groups
@@ -369,7 +323,7 @@ class _Printer:
 
     # Members in any order
 
-    def _unordered(self, expr: Unordered) -> str:
+    def _unordered(self, expr: ast.Unordered) -> str:
         form, is_decided = self._form, self._is_decided
         stem = self._members_of(expr).stem
         if form is _Any.LAYOUT:
@@ -377,10 +331,10 @@ class _Printer:
         if form is None or len(self._layouts) == 1:
             return f"{stem}::0"
         if is_decided or form is not self._layouts[0]:
-            return f"{stem}::{first_argument(form)}"
+            return f"{stem}::{notation.first_argument(form)}"
         return self._first_members(expr, form)
 
-    def _members_of(self, expr: Unordered) -> UnorderedWriter:
+    def _members_of(self, expr: ast.Unordered) -> UnorderedWriter:
         """The rules of members, for any layout or the one that is printed."""
         form, is_decided, groups = self._form, self._is_decided, self._groups
         is_laid = form is not None and len(self._layouts) > 1
@@ -398,18 +352,18 @@ class _Printer:
             f"{self._member(expr.other, argument)} {rest}".rstrip(),
             self._rule_item(expr.separator),
             stem=self._fresh("r_members"),
-            shift=LAYOUT_BITS if is_laid else 0,
+            shift=notation.LAYOUT_BITS if is_laid else 0,
         )
         for name, body in writer.rules():
             self._taken.add(name)
-            self._add(name + PARAMETER, body)
+            self._add(name + notation.PARAMETER, body)
         self._form, self._is_decided, self._groups = form, is_decided, groups
         return writer
 
-    def _first_members(self, expr: Unordered, form: Layout) -> str:
+    def _first_members(self, expr: ast.Unordered, form: Layout) -> str:
         """All members in the first layout, which the first of them shows."""
         writer = self._members_of(expr)
-        argument = int(first_argument(form), 16)
+        argument = int(notation.first_argument(form), 16)
         self._form = _Any.LAYOUT
         rest = self._member(self._others(expr), hex(argument))
         self._form = form
@@ -421,27 +375,27 @@ class _Printer:
             texts.append(" ".join(filter(None, parts)))
         return f"({' | '.join(texts)})"
 
-    def _others(self, expr: Unordered) -> Expr:
+    def _others(self, expr: ast.Unordered) -> ast.Expr:
         """What may follow each member, where they are not counted; the same object each time, which has a rule."""
         known = self._other_members.get(id(expr))
         if known is None:
-            more = repeat(sequence([expr.separator, expr.other]), 0, None)
-            known = self._other_members[id(expr)] = EMPTY if are_counted(expr) else more
+            more = ast.repeat(ast.sequence([expr.separator, expr.other]), 0, None)
+            known = self._other_members[id(expr)] = ast.EMPTY if are_counted(expr) else more
         return known
 
-    def _member(self, expr: Expr, argument: str) -> str:
+    def _member(self, expr: ast.Expr, argument: str) -> str:
         """A part of `Unordered` as a rule; "" for one without a text."""
-        if expr in (EMPTY, NEVER):
+        if expr in (ast.EMPTY, ast.NEVER):
             return ""
         if self._form is _Any.LAYOUT:
             return self._inside(expr, argument)
-        if isinstance(expr, RuleRef):
+        if isinstance(expr, ast.RuleRef):
             return self._reference(expr.name)
         name = self._fresh("r_member")
         self._add(name, self._rule(expr))
         return name
 
-    def _has_parameter(self, expr: Expr) -> bool:
+    def _has_parameter(self, expr: ast.Expr) -> bool:
         if self._form is not _Any.LAYOUT:
             return False
         has_nodes, used = layout_uses(expr)
@@ -451,10 +405,10 @@ class _Printer:
 
     def _class(self, chars: CharSet) -> str:
         """A character class; a long one is written once and has a name."""
-        text = quote_class(chars)
+        text = notation.quote_class(chars)
         return text if len(text) <= _INLINE else self._named(text, "C")
 
-    def _greedy(self, expr: Terminal) -> str:
+    def _greedy(self, expr: ast.Terminal) -> str:
         """A terminal. For a free one, a second terminal shows llguidance at once which tokens go on with the string; in
         rules nothing can follow it, so that no text takes it."""
         text = self._greedy_written.get(id(expr))  # the rules hold it: it is written in more than one form
@@ -477,44 +431,45 @@ class _Printer:
             self._add(name, text)
         return name
 
-    def _terminal(self, expr: Expr) -> str:
-        if type(expr) is Choice or type(expr) is Sequence:
-            regex = quote_regex(expr)
+    def _terminal(self, expr: ast.Expr) -> str:
+        if type(expr) is ast.Choice or type(expr) is ast.Sequence:
+            regex = notation.quote_regex(expr)
             if regex is not None:
                 return regex
-        if type(expr) is Choice:
+        if type(expr) is ast.Choice:
             return " | ".join([self._terminal_sequence(item) for item in expr.items])
         return self._terminal_sequence(expr)
 
-    def _terminal_sequence(self, expr: Expr) -> str:
-        if type(expr) is Sequence and expr.items:
+    def _terminal_sequence(self, expr: ast.Expr) -> str:
+        if type(expr) is ast.Sequence and expr.items:
             return " ".join([self._terminal_item(item) for item in expr.items])
         return self._terminal_item(expr)
 
-    def _terminal_item(self, expr: Expr) -> str:
+    def _terminal_item(self, expr: ast.Expr) -> str:
         return self._terminal_writers[type(expr)](expr)
 
-    def _writers_of_terminals(self) -> dict[type[Expr], Callable[[Any], str]]:
+    def _writers_of_terminals(self) -> dict[type[ast.Expr], Callable[[Any], str]]:
         """What writes each kind of expression in a terminal."""
         return {
-            Literal: lambda expr: quote_literal(expr.text),
-            CharClass: lambda expr: self._class(expr.chars),
-            RuleRef: lambda expr: self._terminal_rule(expr.name),
-            Terminal: lambda expr: self._terminal_item(expr.item),
-            Except: lambda expr: self._named(self._except(expr), "T"),
-            Both: lambda expr: self._named(self._both(expr), "T"),
-            Repeat: lambda expr: (
-                quote_regex(expr) or self._nested(self._terminal, expr.item, "G") + bounds(expr)
+            ast.Literal: lambda expr: notation.quote_literal(expr.text),
+            ast.CharClass: lambda expr: self._class(expr.chars),
+            ast.RuleRef: lambda expr: self._terminal_rule(expr.name),
+            ast.Terminal: lambda expr: self._terminal_item(expr.item),
+            ast.Except: lambda expr: self._named(self._except(expr), "T"),
+            ast.Both: lambda expr: self._named(self._both(expr), "T"),
+            ast.Repeat: lambda expr: (
+                notation.quote_regex(expr)
+                or self._nested(self._terminal, expr.item, "G") + notation.bounds(expr)
             ),
-            Sequence: lambda expr: self._nested(self._terminal, expr, "G") if expr.items else '""',
-            Choice: lambda expr: self._nested(self._terminal, expr, "G"),
+            ast.Sequence: lambda expr: self._nested(self._terminal, expr, "G") if expr.items else '""',
+            ast.Choice: lambda expr: self._nested(self._terminal, expr, "G"),
         }
 
-    def _except(self, expr: Except) -> str:
+    def _except(self, expr: ast.Except) -> str:
         words = " | ".join([self._terminal_item(word) for word in expr.words])
         return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
 
-    def _both(self, expr: Both) -> str:
+    def _both(self, expr: ast.Both) -> str:
         return " & ".join([self._named(self._terminal(item), "T") for item in (expr.item, expr.other)])
 
     def _terminal_rule(self, name: str) -> str:
@@ -534,7 +489,7 @@ class _Printer:
 
     def _group(self, text: str) -> str:
         """A body made safe to stand in a sequence: short ones in parentheses, long ones by name."""
-        if is_atom(text) and len(text) <= _INLINE:
+        if notation.is_atom(text) and len(text) <= _INLINE:
             return text
         return f"({text})" if len(text) <= _INLINE else self._named(text, "P")
 

@@ -1,9 +1,7 @@
 """Writes members in any order as parametric rules: the parameter has a bit for each member that is there already.
-
 llguidance takes a rule that is empty under a condition for empty always, and completes a rule for every parameter that
 it has at the same position. So each member is written with a successor and without one, and the text before a position
-determines the bits. Where there are more members than bits, they come in blocks, one after the other.
-"""
+determines the bits. Where there are more members than bits, they come in blocks, one after the other."""
 
 from __future__ import annotations
 
@@ -48,11 +46,8 @@ class Start(NamedTuple):
 
 
 class UnorderedWriter:
-    """The rules of one `Unordered`, by names that begin with `stem`.
-
-    items, other, separator: texts. Where members are not counted, any number of other ones is in each text. shift: the
-    bits of the parameter that stay as they are.
-    """
+    """The rules of one `Unordered`, by names that begin with `stem`. items, other, separator: texts. Where members are
+    not counted, any number of other ones is in each text. shift: the bits of the parameter that stay as they are."""
 
     def __init__(
         self, members: Unordered, items: Sequence[str], other: str, separator: str, *, stem: str, shift: int

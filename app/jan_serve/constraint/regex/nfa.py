@@ -1,32 +1,17 @@
-"""Compiles a regex AST to a DFA: Thompson's construction, then subsets.
-
-`^`, `$`, `\\b` and `\\B` are edges that may be crossed only between certain characters, so a DFA state also
-remembers what kind of character came last. A lookahead is an edge that leaves a condition on the rest of the text: its
-own automaton, which runs beside the state and has to accept at the end.
-"""
+"""Compiles a regex AST to a DFA: Thompson's construction, then subsets. `^`, `$`, `\\b` and `\\B` are edges that may
+be crossed only between certain characters, so a DFA state also remembers what kind of character came last. A lookahead
+is an edge that leaves a condition on the rest of the text: its own automaton, which runs beside the state and has to
+accept at the end."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.automata.dfa import Dfa, complement, explored, minimize, partition
+from jan_serve.constraint.automata.dfa import Dfa, complement, explored, minimize, partition, reached
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import MAX_DFA_STATES, MAX_NFA_STATES, spend
-from jan_serve.constraint.regex.ast import (
-    ANYTHING,
-    Alternation,
-    Assertion,
-    Automaton,
-    Chars,
-    Concat,
-    Look,
-    Loop,
-    Regex,
-    concat,
-    parts,
-)
-from jan_serve.constraint.regex.classes import WORD
+from jan_serve.constraint.regex import syntax
 from jan_serve.errors import GrammarTooComplex
 
 # The kinds of neighbours that a position between two characters has.
@@ -34,16 +19,12 @@ EDGE, WORD_CHAR, OTHER_CHAR = 0, 1, 2
 _TOO_MANY: Final = "a regular expression needs too many states"
 
 
-def compile_dfa(regex: Regex, before: int = EDGE) -> Dfa:
-    """The minimal DFA of the strings that `regex` matches as a whole, after a character of the kind `before`.
-
-    Raises GrammarTooComplex above the state limits.
-    """
+def compile_dfa(regex: syntax.Regex, before: int = EDGE) -> Dfa:
+    """The minimal DFA of the strings that `regex` matches as a whole, after a character of the kind `before`. Raises
+    GrammarTooComplex above the state limits."""
     nfa = _Nfa()
-    end = nfa.build(regex, nfa.start)
-    nfa.accept = end
-    is_plain = not nfa.guards and not nfa.looks
-    return minimize(_plain_subsets(nfa) if is_plain else _guarded_subsets(nfa, before))
+    nfa.accept = nfa.build(regex, nfa.start)
+    return minimize(_guarded_subsets(nfa, before) if nfa.guards or nfa.looks else _plain_subsets(nfa))
 
 
 class _Nfa:
@@ -54,7 +35,7 @@ class _Nfa:
         self.moves: list[list[tuple[int, int]]] = [[]]
         self.epsilon: list[list[int]] = [[]]
         self.guards: dict[int, list[tuple[str, int]]] = {}
-        self.looks: dict[int, list[tuple[Look, int]]] = {}
+        self.looks: dict[int, list[tuple[syntax.Look, int]]] = {}
         self.sets: dict[CharSet, int] = {}
         self.free_loops: list[int] = []
         self.start = 0
@@ -67,36 +48,32 @@ class _Nfa:
         self.epsilon.append([])
         return len(self.moves) - 1
 
-    def build(self, regex: Regex, start: int) -> int:
+    def build(self, regex: syntax.Regex, start: int) -> int:
         """Add `regex` from `start`; returns the state after it."""
-        if isinstance(regex, Chars):
-            end = self.state()
-            self.moves[start].append((self.sets.setdefault(regex.chars, len(self.sets)), end))
-            return end
-        if isinstance(regex, Concat):
+        if isinstance(regex, syntax.Concat):
             for item in regex.items:
                 start = self.build(item, start)
             return start
-        if isinstance(regex, Alternation):
-            end = self.state()
-            for item in regex.items:
-                branch = self.state()
-                self.epsilon[start].append(branch)
-                self.epsilon[self.build(item, branch)].append(end)
-            return end
-        if isinstance(regex, Loop):
+        if isinstance(regex, syntax.Loop):
             return self._loop(regex, start)
-        if isinstance(regex, Assertion):
-            end = self.state()
-            self.guards.setdefault(start, []).append((regex.kind, end))
-            return end
-        if isinstance(regex, Automaton):
-            return self._embed(regex.dfa, start)
         end = self.state()
-        self.looks.setdefault(start, []).append((regex, end))
+        match regex:
+            case syntax.Chars(chars):
+                self.moves[start].append((self.sets.setdefault(chars, len(self.sets)), end))
+            case syntax.Alternation(items):
+                for item in items:
+                    branch = self.state()
+                    self.epsilon[start].append(branch)
+                    self.epsilon[self.build(item, branch)].append(end)
+            case syntax.Assertion(kind):
+                self.guards.setdefault(start, []).append((kind, end))
+            case syntax.Automaton(dfa):
+                self._embed(dfa, start, end)
+            case syntax.Look():
+                self.looks.setdefault(start, []).append((regex, end))
         return end
 
-    def _loop(self, loop: Loop, start: int) -> int:
+    def _loop(self, loop: syntax.Loop, start: int) -> int:
         for _ in range(loop.low):
             start = self.build(loop.item, start)
         if loop.high is None:
@@ -104,7 +81,7 @@ class _Nfa:
             self.epsilon[start].append(hub)
             end = self.build(loop.item, hub)
             self.epsilon[end].append(hub)
-            if loop.item == Chars(charset.ANY):
+            if loop.item == syntax.Chars(charset.ANY):
                 self.free_loops.append(end)
             return hub
         end = self.state()
@@ -114,8 +91,7 @@ class _Nfa:
             self.epsilon[start].append(end)
         return end
 
-    def _embed(self, dfa: Dfa, start: int) -> int:
-        end = self.state()
+    def _embed(self, dfa: Dfa, start: int, end: int) -> None:
         live = dfa.live_states()
         states = {number: self.state() for number in sorted(live)}
         indexes = [self.sets.setdefault(chars, len(self.sets)) for chars in dfa.symbol_sets()]
@@ -127,7 +103,6 @@ class _Nfa:
                 self.epsilon[state].append(end)
         if 0 in live:
             self.epsilon[start].append(states[0])
-        return end
 
     def universal_states(self) -> set[int]:
         """States from which everything is accepted: no other state matters beside one of them."""
@@ -135,21 +110,12 @@ class _Nfa:
 
     def freely_reached(self, origin: int) -> set[int]:
         """The states that free edges lead to."""
-        seen = {origin}
-        todo = [origin]
-        while todo:
-            for target in self.epsilon[todo.pop()]:
-                if target not in seen:
-                    seen.add(target)
-                    todo.append(target)
-        return seen
+        return reached([origin], self.epsilon.__getitem__)
 
     def symbol_moves(self, members: list[list[int]]) -> list[list[tuple[int, int]]]:
         """Per state, (symbol, target) pairs."""
         spend(sum(len(members[index]) for own in self.moves for index, _ in own) // 8)
-        return [
-            [(symbol, target) for index, target in own for symbol in members[index]] for own in self.moves
-        ]
+        return [[(symbol, target) for at, target in own for symbol in members[at]] for own in self.moves]
 
 
 def _closures(nfa: _Nfa) -> list[int]:
@@ -159,12 +125,8 @@ def _closures(nfa: _Nfa) -> list[int]:
     wanted = {target for own in nfa.moves for _, target in own} | {nfa.start}
     for origin in wanted:
         seen = nfa.freely_reached(origin)
-        mask = 0
-        for state in seen:
-            if nfa.moves[state] or state == nfa.accept:
-                mask |= 1 << state
         spend(1 + len(seen) * size // 4)
-        result[origin] = mask
+        result[origin] = sum(1 << state for state in seen if nfa.moves[state] or state == nfa.accept)
     return result
 
 
@@ -223,16 +185,16 @@ class _Conditions:
 
     def __init__(self, nfa: _Nfa) -> None:
         self._all: list[_Condition] = []
-        self._numbers: dict[tuple[Look, int], int] = {}
+        self._numbers: dict[tuple[syntax.Look, int], int] = {}
         self._symbols: list[list[int]] = []
         for look in dict.fromkeys(look for own in nfa.looks.values() for look, _ in own):
             kinds = (EDGE, WORD_CHAR, OTHER_CHAR)
-            for kind in kinds if _needs_left(look.item) else kinds[:1]:
+            for kind in kinds if _asserts(look.item, "^bB") else kinds[:1]:
                 self._numbers[look, kind] = len(self._all)
                 self._all.append(_condition(look, kind))
 
     def mention_words(self) -> bool:
-        return any(_mentions_words(look.item) for look, _ in self._numbers)
+        return any(_asserts(look.item, "bB") for look, _ in self._numbers)
 
     def sets(self) -> list[CharSet]:
         """The character sets that they tell apart."""
@@ -248,7 +210,7 @@ class _Conditions:
                     own[symbol] = number
             self._symbols.append(own)
 
-    def begun(self, look: Look, before: int, pending: _Pending) -> _Pending | None:
+    def begun(self, look: syntax.Look, before: int, pending: _Pending) -> _Pending | None:
         """What is pending after a lookahead too; None if it cannot hold."""
         number = self._numbers.get((look, before), self._numbers[look, EDGE])
         return self._joined(pending, number, 0)
@@ -273,21 +235,16 @@ class _Conditions:
         return all(state in self._all[number].dfa.accepting for number, state in pending)
 
 
-def _condition(look: Look, before: int) -> _Condition:
-    dfa = compile_dfa(concat([look.item, ANYTHING]), before)
+def _condition(look: syntax.Look, before: int) -> _Condition:
+    dfa = compile_dfa(syntax.concat([look.item, syntax.ANYTHING]), before)
     others = complement(dfa)
     if look.negated:
         dfa, others = others, dfa
     return _Condition(dfa, dfa.live_states(), frozenset(range(len(dfa.table))) - others.live_states())
 
 
-def _needs_left(regex: Regex) -> bool:
-    """Whether the meaning depends on the character before."""
-    return any(isinstance(part, Assertion) and part.kind != "$" for part in parts(regex))
-
-
-def _mentions_words(regex: Regex) -> bool:
-    return any(isinstance(part, Assertion) and part.kind in "bB" for part in parts(regex))
+def _asserts(regex: syntax.Regex, kinds: str) -> bool:
+    return any(isinstance(part, syntax.Assertion) and part.kind in kinds for part in syntax.parts(regex))
 
 
 def _guarded_closure(
@@ -315,7 +272,7 @@ def _guarded_subsets(nfa: _Nfa, before: int) -> Dfa:
     conditions = _Conditions(nfa)
     words = conditions.mention_words() or any(kind in "bB" for own in nfa.guards.values() for kind, _ in own)
     sets = [*nfa.sets, *conditions.sets()]
-    cuts, symbols, members = partition([*sets, WORD] if words else sets)
+    cuts, symbols, members = partition([*sets, syntax.WORD] if words else sets)
     word_symbols = set(members[len(sets)]) if words else set[int]()
     width = max(symbols) + 1
     moves = nfa.symbol_moves(members)

@@ -1,13 +1,12 @@
 """GrammarFactory makes the grammar executors of one model; `check_lark` limits the Lark texts that they get.
-
 llguidance is native code: a stack overflow kills the worker. It compiles a rule or terminal at its first reference,
-and recurses for each reference and each group. Measured (llguidance 1.8): 3.3 KB of stack per reference, up to 4.8
-KB with groups.
-"""
+and recurses for each reference and each group. Measured (llguidance 1.8): 3.3 KB of stack per reference, up to 4.8 KB
+with groups."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate
 from typing import Final
@@ -15,14 +14,13 @@ from typing import Final
 import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar, Guide, SpecialText, TextBounds, Uniqueness
-from jan_serve.engine.constraint.counting_executor import CountingExecutor, TokenSizes
-from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.grammar_executor import CountingExecutor, GrammarExecutor, TokenSizes
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.token_tables import EarlyTables, TokenTables
 from jan_serve.engine.constraint.uniqueness_executor import Tokens, UniquenessExecutor
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.text.lark_text import GROUPS, PIECES, depths, references
+from jan_serve.text.lark_text import GROUPS, PIECES, depths, named_in
 
 MAX_DEPTH: Final = 2_000
 MAX_LITERAL: Final = 100_000
@@ -47,7 +45,7 @@ def check_lark(lark: str) -> None:
                 f"the grammar has a text of more than {MAX_LITERAL} characters", param="grammar"
             )
         most[name] = max(accumulate(GROUPS.get(piece, 0) for piece in pieces), default=0)
-        return references(pieces, bodies)
+        return named_in(pieces, bodies)
 
     if any(depth + most[name] > MAX_DEPTH for name, depth in depths(uses, "start")):
         raise GrammarTooComplex(
@@ -60,26 +58,19 @@ _MAX_KEPT_CHARACTERS: Final = 4 << 20
 
 
 class GrammarFactory:
-    """Makes executors for one model. One thread.
-
-    Keeps the executors of recent grammars: an agent sends the same tools with each request, and those of some formats
-    take half a second to compile.
-    """
+    """Makes executors for one model. One thread. Keeps the executors of recent grammars: an agent sends the same tools
+    with each request, and those of some formats take half a second to compile."""
 
     def __init__(self, vocab: Vocab, early: EarlyTables | None = None) -> None:
         self._vocab = vocab
         self.tables = TokenTables(vocab, early)
-        self._unique_tokens: Tokens | None = None
-        self._token_sizes: TokenSizes | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
         """Executors at their start by Lark text and a hash of what stands beside it, the least recently used first.
         Only the calling thread uses them."""
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
-        """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
-
-        The calling thread needs `lark_limits.STACK_BYTES` of stack.
-        """
+        """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex. The calling thread needs
+        `lark_limits.STACK_BYTES` of stack."""
         lark = self._with_specials(grammar)
         key = lark + "".join(
             _hash(beside) for beside in (grammar.uniqueness, grammar.bounds) if beside is not None
@@ -99,21 +90,19 @@ class GrammarFactory:
         tokenizer = self.tables.tokenizer()
         if grammar.uniqueness is not None:
             return UniquenessExecutor(
-                tokenizer, lark, self._vocab, grammar.uniqueness, self._tokens_of_uniqueness
+                tokenizer, lark, self._vocab, grammar.uniqueness, lambda: self._unique_tokens
             )
         if grammar.bounds is not None:
-            return CountingExecutor(tokenizer, lark, self._vocab, grammar.bounds, self._sizes_of_tokens)
+            return CountingExecutor(tokenizer, lark, self._vocab, grammar.bounds, lambda: self._token_sizes)
         return GrammarExecutor(tokenizer, lark, self._vocab)
 
-    def _tokens_of_uniqueness(self) -> Tokens:
-        if self._unique_tokens is None:
-            self._unique_tokens = Tokens(self.tables.pieces(), self.tables.search)
-        return self._unique_tokens
+    @cached_property
+    def _unique_tokens(self) -> Tokens:
+        return Tokens(self.tables.pieces(), self.tables.search)
 
-    def _sizes_of_tokens(self) -> TokenSizes:
-        if self._token_sizes is None:
-            self._token_sizes = TokenSizes(self.tables.pieces(), self.tables.search())
-        return self._token_sizes
+    @cached_property
+    def _token_sizes(self) -> TokenSizes:
+        return TokenSizes(self.tables.pieces(), self.tables.search())
 
     def _forget_old(self) -> None:
         """The newest stays, whatever its size."""
@@ -129,10 +118,8 @@ class GrammarFactory:
         return GuidedExecutor(guide, GuideTools(self._vocab, self.tables.search, grammar, triggers))
 
     def _with_specials(self, grammar: CompiledGrammar) -> str:
-        """Its Lark text with the rules of its control tokens.
-
-        An EOG token becomes empty: the sequence ends with the grammar.
-        """
+        """Its Lark text with the rules of its control tokens. An EOG token becomes empty: the sequence ends with the
+        grammar."""
         rules = (f"{special.rule}: {self._body(special)}\n" for special in grammar.specials)
         return grammar.lark + "".join(rules)
 

@@ -1,8 +1,6 @@
-"""Follows a Guide through one answer: thought, lead, grammar, or free text with triggers.
-
-Sampling and jump-forward treat it like any grammar. Free text allows every token except those that cross a marker into
-text that the marker's grammar rejects.
-"""
+"""Follows a Guide through one answer: thought, lead, grammar, or free text with triggers. Sampling and jump-forward
+treat it like any grammar. Free text allows every token except those that cross a marker into text that the marker's
+grammar rejects."""
 
 from __future__ import annotations
 

@@ -1,19 +1,15 @@
-"""Grammars need tables of all tokens of a model: their bytes, an index of these, and llguidance's table of them.
-
-For 262,144 tokens the whole takes two seconds of a CPU, one of them for asking llama.cpp. It is made in steps, so
-that a worker that rests can make it before the first grammar comes. The tokens of a model that had grammars before
-are kept on disk, and most of its tables are made beside its load.
-"""
+"""Grammars need tables of all tokens of a model: their bytes, an index of these, and llguidance's table of them. For
+262,144 tokens the whole takes two seconds of a CPU, one of them for asking llama.cpp. It is made in steps, so that a
+worker that rests can make it before the first grammar comes. The tokens of a model that had grammars before are kept
+on disk, and most of its tables are made beside its load."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import logging
 import os
 import threading
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -28,10 +24,8 @@ from jan_serve.engine.llama.vocab import Vocab
 
 
 class TokenSearch:
-    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens.
-
-    joined: all pieces, one after the other. ends: where each of them ends in it.
-    """
+    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens. joined:
+    all pieces, one after the other. ends: where each of them ends in it."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.joined = b"".join(pieces)
@@ -78,8 +72,8 @@ class TokenSearch:
 logger = logging.getLogger(__name__)
 
 _SUFFIX: Final = ".tokens"
-_MAGIC: Final = b"JANTOKS1"
-"""Begins a file, with the format's number. The digest of the rest follows, then the rest: `_Content` as MessagePack."""
+_MAGIC: Final = b"JANTOKS2"
+"""Begins a file, with the format's number. A digest follows, then what it is of: `VocabularyTokens` as MessagePack."""
 _DIGEST_BYTES: Final = 16
 _BODY: Final = len(_MAGIC) + _DIGEST_BYTES
 _MOST_FILES: Final = 16
@@ -91,15 +85,6 @@ class VocabularyTokens(msgspec.Struct, frozen=True):
     """pieces: the bytes of each token; special ones have their text. controls: ids of control tokens."""
 
     pieces: list[bytes]
-    controls: list[int]
-    eos: int
-
-
-class _Content(msgspec.Struct, frozen=True):
-    """lengths: of the pieces in `text`, as unsigned ints of this machine. A file is read where it was written."""
-
-    lengths: bytes
-    text: bytes
     controls: list[int]
     eos: int
 
@@ -150,8 +135,7 @@ class KeptTokens:
 
 
 def _packed(tokens: VocabularyTokens) -> bytes:
-    lengths = array("I", map(len, tokens.pieces)).tobytes()
-    body = msgspec.msgpack.encode(_Content(lengths, b"".join(tokens.pieces), tokens.controls, tokens.eos))
+    body = msgspec.msgpack.encode(tokens)
     return _MAGIC + _digest(body) + body
 
 
@@ -162,15 +146,11 @@ def _unpacked(raw: bytes) -> VocabularyTokens:
         raise ValueError("it has another format")
     if digest != _digest(body):
         raise ValueError("it is damaged")
-    content = msgspec.msgpack.decode(body, type=_Content)
-    ends = [0, *itertools.accumulate(array("I", content.lengths))]
-    if ends[-1] != len(content.text):
-        raise ValueError(f"its tokens have {ends[-1]} bytes, and there are {len(content.text)}")
-    ids = (content.eos, *content.controls)
-    if min(ids) < 0 or max(ids) >= len(ends) - 1:
-        raise ValueError(f"it names a token that is not among its {len(ends) - 1}")
-    pieces = [content.text[first:end] for first, end in itertools.pairwise(ends)]
-    return VocabularyTokens(pieces, content.controls, content.eos)
+    tokens = msgspec.msgpack.decode(body, type=VocabularyTokens)
+    ids = (tokens.eos, *tokens.controls)
+    if min(ids) < 0 or max(ids) >= len(tokens.pieces):
+        raise ValueError(f"it names a token that is not among its {len(tokens.pieces)}")
+    return tokens
 
 
 def _digest(body: bytes) -> bytes:
@@ -217,9 +197,7 @@ class EarlyTables:
 
     def take(self, vocab: Vocab) -> tuple[VocabularyTokens, Any] | None:
         """The tokens and their table, once they are made. None if nothing was kept, or that of another vocabulary.
-
-        Raises what ended the making. None at each further call.
-        """
+        Raises what ended the making. None at each further call."""
         if self._is_taken:
             return None
         self._is_taken = True
@@ -262,10 +240,8 @@ class TokenTables:
         self.complete = False
 
     def advance(self) -> None:
-        """Make the next part. llguidance holds the interpreter's lock for as long as its parts take.
-
-        What a part raises, for lack of memory too, leaves the earlier ones: the next call makes that part again.
-        """
+        """Make the next part. llguidance holds the interpreter's lock for as long as its parts take. What a part
+        raises, for lack of memory too, leaves the earlier ones: the next call makes that part again."""
         try:
             self.complete = next(self._steps, "end") == "end"
         except BaseException:

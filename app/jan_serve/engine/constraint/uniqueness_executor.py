@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,74 +20,54 @@ Ints = npt.NDArray[np.intp]
 
 _STRING: Final = rb'"(?:[^"\\]|\\.)*"'
 _WHOLE: Final = rb"(?:" + _STRING + rb"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)"
-_NEXT_WHOLE: Final = rb",\s*" + _WHOLE
-_NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
+_BEGUN: Final = rb'["\-0-9tfn]'
+
+
+def _anywhere_or_after_quote(pattern: bytes, gap: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """The pattern, and where it may follow a quote."""
+    return re.compile(pattern), re.compile(b'"' + gap + pattern, re.DOTALL)
+
+
+_NAME: Final = re.compile(rb"[,{]\s*" + _STRING)
+_NAME_BEGUN: Final = re.compile(rb'[,{]\s*"(?:.|\n)')
+_FIRST_NAME: Final = re.compile(rb"^\s*" + _STRING)
+_FIRST_NAME_BEGUN: Final = re.compile(rb'^\s*"(?:.|\n)')
+_NEXT_WHOLE: Final = _anywhere_or_after_quote(rb",\s*" + _WHOLE, rb"\s*")
+_NEXT_BEGUN: Final = _anywhere_or_after_quote(rb",\s*" + _BEGUN, rb"\s*")
 # A bracket that ends an item, or the line before it.
-_ENDED: Final = (b"]", b"}", b"\n")
-_ENDED_AFTER_QUOTE: Final = re.compile(rb'".*[\]}\n]', re.DOTALL)
+_ENDED: Final = _anywhere_or_after_quote(rb"[\]}\n]", b".*")
 _TWO_CONTAINERS: Final = re.compile(rb"[\]}]\s*,.*[\]}]", re.DOTALL)
-_PART_BEGUN: Final = re.compile(rb'[:,\[]\s*["\-0-9tfn]')
-_PART_AFTER_QUOTE: Final = re.compile(rb'".*[:,\[]\s*["\-0-9tfn]', re.DOTALL)
+_PART_BEGUN: Final = _anywhere_or_after_quote(rb"[:,\[]\s*" + _BEGUN, b".*")
 _TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
-
-
-class Crossing:
-    """Tokens that go from one item to the next. after_quote: those that can end a string before."""
-
-    def __init__(self, pieces: Sequence[bytes], tokens: Iterable[int], pattern: bytes) -> None:
-        self.anywhere = _matching(pieces, tokens, re.compile(pattern))
-        self.after_quote = _matching(pieces, self.anywhere.tolist(), re.compile(rb'"\s*' + pattern))
-
-
-class ItemTokens:
-    """The tokens of a vocabulary that hold parts of several items of an array. Built once: searches all tokens."""
-
-    def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
-        self.pieces = pieces
-        self.search = search
-        with_comma = search.containing(b",")
-        self.next_whole = Crossing(pieces, with_comma, _NEXT_WHOLE)
-        self.next_begun = Crossing(pieces, with_comma, _NEXT_BEGUN)
-        self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
-        ended = sorted({token for end in _ENDED for token in search.containing(end)})
-        self.two_containers = _matching(pieces, ended, _TWO_CONTAINERS)
-        before_parts = sorted({token for mark in (b":", b",", b"[") for token in search.containing(mark)})
-        self.part_begun = _matching(pieces, before_parts, _PART_BEGUN)
-        self.part_begun_after_quote = _matching(pieces, self.part_begun.tolist(), _PART_AFTER_QUOTE)
-        self.ended = np.array(ended, np.intp)
-        self.ended_after_quote = _matching(pieces, ended, _ENDED_AFTER_QUOTE)
-        self.ending = np.concatenate([np.array(search.beginning_with(end), np.intp) for end in _ENDS])
-
-
-class NameTokens:
-    """The tokens of a vocabulary that hold a whole name, or begin one. Built once: searches all tokens."""
-
-    def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
-        quoted = search.containing(b'"')
-        self.next_whole = _matching(pieces, quoted, re.compile(rb"[,{]\s*" + _STRING))
-        self.whole = _matching(pieces, quoted, re.compile(rb"^\s*" + _STRING))
-        self.next_begun = _matching(pieces, quoted, re.compile(rb'[,{]\s*"(?:.|\n)'))
-        self.begun = _matching(pieces, quoted, re.compile(rb'^\s*"(?:.|\n)'))
+_ENDS: Final = frozenset(bytes((byte,)) for byte in ENDS)
 
 
 class Tokens:
-    """What the comparison needs of the tokens of one vocabulary, made when it is first asked for."""
+    """The tokens of one vocabulary that hold parts of several names or items, each kind found when it is first asked
+    for. `after_quote`: of those, the ones that can end a string before."""
 
     def __init__(self, pieces: Sequence[bytes], search: Callable[[], TokenSearch]) -> None:
         self.pieces = pieces
         self._search = search
-
-    @cached_property
-    def names(self) -> NameTokens:
-        return NameTokens(self.pieces, self.search)
-
-    @cached_property
-    def items(self) -> ItemTokens:
-        return ItemTokens(self.pieces, self.search)
+        self._found: dict[re.Pattern[bytes], Ints] = {}
 
     @property
     def search(self) -> TokenSearch:
         return self._search()
+
+    def matching(self, pattern: re.Pattern[bytes], marks: Sequence[bytes]) -> Ints:
+        """Tokens in which the pattern is found, all of which have one of the marks."""
+        found = self._found.get(pattern)
+        if found is None:
+            tokens = sorted({token for mark in marks for token in self.search.containing(mark)})
+            own = [token for token in tokens if pattern.search(self.pieces[token])]
+            found = self._found[pattern] = np.array(own, np.intp)
+        return found
+
+    @cached_property
+    def ending(self) -> Ints:
+        """Tokens that begin with what follows a scalar in an array."""
+        return np.concatenate([np.array(self.search.beginning_with(end), np.intp) for end in _ENDS])
 
 
 class UniquenessExecutor(RuledExecutor[State]):
@@ -102,12 +82,6 @@ class UniquenessExecutor(RuledExecutor[State]):
         self._check = UniquenessCheck(uniqueness)
         self._state = self._check.start
         self._tokens = tokens
-
-    def copy(self) -> UniquenessExecutor:
-        twin = super().copy()
-        assert isinstance(twin, UniquenessExecutor)
-        twin._check, twin._state, twin._tokens = self._check, self._state, self._tokens
-        return twin
 
     def allows(self, token: int) -> bool:
         if not super().allows(token):
@@ -141,10 +115,10 @@ class UniquenessExecutor(RuledExecutor[State]):
         return ended if np.count_nonzero(ended > -np.inf) > np.count_nonzero(ended[begun] > -np.inf) else None
 
     def _reject_names(self, out: Floats) -> None:
-        names, few = self._tokens().names, self._check.has_few_names
-        self._try(out, names.next_begun if few else names.next_whole)
+        few = self._check.has_few_names
+        self._try_matching(out, _NAME_BEGUN if few else _NAME, b'"')
         if self._state.mode is Mode.KEY:
-            self._try(out, names.begun if few else names.whole)
+            self._try_matching(out, _FIRST_NAME_BEGUN if few else _FIRST_NAME, b'"')
         for rest in self._check.rests_of_name(self._state):
             search = self._tokens().search
             out[search.beginning_with(rest)] = -np.inf
@@ -152,37 +126,35 @@ class UniquenessExecutor(RuledExecutor[State]):
                 self._try(out, np.array(search.beginning_of(rest), np.intp))
 
     def _reject_items(self, out: Floats) -> None:
-        tokens = self._tokens().items
+        tokens = self._tokens()
         compared = self._check.compared(self._state)
         in_string = self._state.mode in (Mode.STRING, Mode.NAME)
         if self._check.may_repeat(self._state):
-            self._try(out, tokens.ended_after_quote if in_string else tokens.ended)
+            self._try_matching(out, _ENDED[in_string], b"]", b"}", b"\n")
         elif self._check.has_containers:
-            self._try(out, tokens.two_containers)
+            self._try_matching(out, _TWO_CONTAINERS, b"]", b"}")
         if self._check.has_last:
-            self._try(out, tokens.part_begun_after_quote if in_string else tokens.part_begun)
+            self._try_matching(out, _PART_BEGUN[in_string], b":", b",", b"[")
         if compared is None:
-            self._try(out, tokens.two_whole)
+            self._try_matching(out, _TWO_WHOLE, b",")
             return
         items = compared.texts
-        crossing = tokens.next_whole if items.endless else tokens.next_begun
-        self._try(out, crossing.after_quote if in_string else crossing.anywhere)
+        self._try_matching(out, (_NEXT_WHOLE if items.endless else _NEXT_BEGUN)[in_string], b",")
         begun: dict[int, None] = {}
         for rest, is_string in self._check.rests(self._state):
+            going_on = tokens.search.beginning_with(rest) if rest else []
             if is_string:
-                out[tokens.search.beginning_with(rest)] = -np.inf
+                out[going_on] = -np.inf
             elif rest:
-                ending = [
-                    t
-                    for t in tokens.search.beginning_with(rest)
-                    if tokens.pieces[t][len(rest) :][:1] in _ENDS
-                ]
-                out[ending] = -np.inf
+                out[[t for t in going_on if tokens.pieces[t][len(rest) :][:1] in _ENDS]] = -np.inf
             else:
                 out[tokens.ending] = -np.inf
             if not items.endless:
                 begun.update(dict.fromkeys(tokens.search.beginning_of(rest)))
         self._try(out, np.fromiter(begun, np.intp, len(begun)))
+
+    def _try_matching(self, out: Floats, pattern: re.Pattern[bytes], *marks: bytes) -> None:
+        self._try(out, self._tokens().matching(pattern, marks))
 
     def _try(self, out: Floats, tokens: Ints) -> None:
         """Reject those of the tokens that repeat a name or item."""
@@ -192,10 +164,3 @@ class UniquenessExecutor(RuledExecutor[State]):
 
     def _written(self, token: int) -> State | None:
         return self._check.written(self._state, self._tokens().pieces[token])
-
-
-_ENDS: Final = frozenset(bytes((byte,)) for byte in ENDS)
-
-
-def _matching(pieces: Sequence[bytes], tokens: Iterable[int], pattern: re.Pattern[bytes]) -> Ints:
-    return np.array([token for token in tokens if pattern.search(pieces[token])], np.intp)

@@ -1,7 +1,5 @@
-"""All that a model's format writes around the arguments of calls, with a hole for each tool's arguments.
-
-Pure: runs in the compiling process; the server calls GrammarCache.
-"""
+"""All that a model's format writes around the arguments of calls, with a hole for each tool's arguments. Pure: runs in
+the compiling process; the server calls GrammarCache."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.constraint.ast import EMPTY, Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
-from jan_serve.constraint.builder import Composer
 from jan_serve.constraint.enforce import print_open
-from jan_serve.constraint.lark.definitions import by_content
-from jan_serve.constraint.regex.translate import translate
+from jan_serve.constraint.lark.references import by_content
+from jan_serve.constraint.regex.language import translate
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.core.constraint import CallFrame, CallLocations, CallMarks
 from jan_serve.generation.constraint.tool_grammar import has_free_text, spelled_texts
 
@@ -76,10 +74,8 @@ def _around_name(parts: Parts) -> tuple[str, str]:
     """The line of text before the last name of a call, and the text after it."""
     at = len(parts) - 1 - parts[::-1].index(Slot.NAME)
     before, after = parts[at - 1] if at else "", parts[at + 1]
-    return (
-        before.rpartition("\n")[2] if isinstance(before, str) else "",
-        after if isinstance(after, str) else "",
-    )
+    line = before.rpartition("\n")[2] if isinstance(before, str) else ""
+    return line, after if isinstance(after, str) else ""
 
 
 def _around_key(layout: CallLayout) -> tuple[str, str, str, str]:
@@ -105,10 +101,8 @@ _OF_A_TOOL: Final = (Slot.NAME, Slot.ARGUMENTS)
 
 
 def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool, answer: bool) -> CallFrame:
-    """The frame of calls of any of the tools.
-
-    parallel: several calls are allowed. answer: an answer without a call is allowed in place of the first.
-    """
+    """The frame of calls of any of the tools. parallel: several calls are allowed. answer: an answer without a call is
+    allowed in place of the first."""
     holes = tuple(map(tool_hole, range(len(names))))
     named = dict.fromkeys((*holes, _ANSWER))
     terminals = not has_free_text(chat_format)
@@ -134,13 +128,12 @@ def frame_trees(
     writer = _CallWriter(chat_format, names, parallel)
     wholes = [writer.whole()]
     if answer:
-        wholes.append(
-            sequence([*spelled_texts(chat_format.text_opens, chat_format.special_tokens), RuleRef(_ANSWER)])
-        )
-    trees = [writer.composer.grammar(choice(wholes))]
+        opening = spelled_texts(chat_format.text_opens, chat_format.special_tokens)
+        wholes.append(sequence([*opening, RuleRef(_ANSWER)]))
+    trees = [writer.rules.grammar(choice(wholes))]
     for trigger in chat_format.calls.triggers:
         part = _CallWriter(chat_format, names, parallel)
-        trees.append(part.composer.grammar(part.after(trigger)))
+        trees.append(part.rules.grammar(part.after(trigger)))
     return trees
 
 
@@ -161,15 +154,17 @@ class _CallWriter:
         self._chat_format = chat_format
         self._layout = chat_format.calls
         self._parallel = parallel and chat_format.calls.parallel
-        self.composer = Composer()
+        self.rules = RuleBuilder()
         self._names = names
         for rule in (*map(tool_hole, range(len(names))), _ANSWER):
-            self.composer.rules.reserve(rule)
+            self.rules.reserve(rule)
         self._tools: dict[Parts, RuleRef] = {}
 
     def whole(self) -> Expr:
         """One call or more, with all that stands around them."""
-        return sequence([*self._text(self._layout.opening), self._calls(), *self._text(self._layout.closing)])
+        return sequence(
+            [*self._text(self._layout.opening), self._call(), self._more(), *self._text(self._layout.closing)]
+        )
 
     def after(self, trigger: str) -> Expr:
         """The rest of the calls after a trigger. Without a closing text, each call has its own trigger."""
@@ -184,16 +179,13 @@ class _CallWriter:
         filled = tuple(part if isinstance(part, str) else values.get(part, part) for part in parts)
         return sequence([*self._filled(filled), *self._text(self._layout.closing)])
 
-    def _calls(self) -> Expr:
-        return sequence([self._call(), self._more()])
-
     def _more(self) -> Expr:
         if not self._parallel:
             return EMPTY
         return repeat(sequence([*self._text(self._layout.separator), self._call()]), 0, None)
 
     def _call(self) -> Expr:
-        return self.composer.rules.define("call", self._any_tool(self._layout.call))
+        return self.rules.define("call", self._any_tool(self._layout.call))
 
     def _any_tool(self, parts: Parts) -> Expr:
         """The parts with the name and arguments of one tool. What no tool changes is written once."""
@@ -202,25 +194,17 @@ class _CallWriter:
         between = parts[first:last]
         tools = self._tools.get(between)
         if tools is None:
-            tools = self._tools[between] = self.composer.rules.define("tool", self._tool(between))
+            tools = self._tools[between] = self.rules.define("tool", self._tool(between))
         return sequence([*self._filled(parts[:first]), tools, *self._filled(parts[last:])])
 
     def _tool(self, parts: Parts) -> Expr:
         texts = {part: sequence(self._filled((part,))) for part in parts if part not in _OF_A_TOOL}
-        shared = {part: self.composer.rules.define("between", text) for part, text in texts.items()}
-        return choice(
-            [
-                sequence(
-                    Literal(name)
-                    if part is Slot.NAME
-                    else RuleRef(tool_hole(number))
-                    if part is Slot.ARGUMENTS
-                    else shared[part]
-                    for part in parts
-                )
-                for number, name in enumerate(self._names)
-            ]
-        )
+        shared = {part: self.rules.define("between", text) for part, text in texts.items()}
+        options: list[Expr] = []
+        for number, name in enumerate(self._names):
+            own = {Slot.NAME: Literal(name), Slot.ARGUMENTS: RuleRef(tool_hole(number)), **shared}
+            options.append(sequence([own[part] for part in parts]))
+        return choice(options)
 
     def _filled(self, parts: Parts) -> Iterable[Expr]:
         for part in parts:
@@ -228,9 +212,9 @@ class _CallWriter:
                 case str():
                     yield from self._text(part)
                 case Slot.INDEX:
-                    yield self.composer.embed(translate(INDEX_PATTERN), "index")
+                    yield self.rules.embed(translate(INDEX_PATTERN), "index")
                 case Slot.CALL_ID:
-                    yield self.composer.embed(translate(CALL_ID_PATTERN), "id")
+                    yield self.rules.embed(translate(CALL_ID_PATTERN), "id")
                 case _:
                     raise ValueError(f"{part} stands outside of arguments")
 

@@ -31,15 +31,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.compile_tools import compile_tools
 from jan_serve.generation.ports import ConstraintTranslator
-from jan_serve.helpers.kinds import (
-    COMPILING,
-    CompileAnswer,
-    Compiled,
-    CompileRequest,
-    CompileTool,
-    ExplainSchema,
-    ShowConstraint,
-)
+from jan_serve.helpers import kinds
 
 MAX_ENTRIES: Final = 256
 MAX_PARTS: Final = 4096
@@ -71,11 +63,9 @@ class GrammarCache:
         schemas: Callable[[], Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """named: GBNF texts that a request may use by name. whitespace, order: where a constraint says nothing
-        else. Without an order, tools have that of PropertyOrder.LISTED.
-
-        schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed. Called in a thread.
-        """
+        """named: GBNF texts that a request may use by name. whitespace, order: where a constraint says nothing else.
+        Without an order, tools have that of PropertyOrder.LISTED. schemas: reads those that a `$ref` may name, by URI;
+        another mapping when one has changed. Called in a thread."""
         self._translator = translator
         self._clock = clock
         self._named = named or {}
@@ -85,8 +75,8 @@ class GrammarCache:
         self._schemas = schemas
         self._documents = _Documents({}, 0)
         self._reading = asyncio.Lock()
-        self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
-        self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
+        self._done: _Recent[kinds.Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
+        self._parts: _Recent[kinds.Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
         self._refused: _Recent[_Failure] = _Recent(MAX_REFUSALS, MAX_REFUSAL_BYTES, _Failure.size)
         self._running: dict[bytes, _Job] = {}
 
@@ -99,12 +89,12 @@ class GrammarCache:
 
     async def gbnf(self, constraint: Constraint) -> str:
         """The constraint as GBNF, for people. Raises as `compile`."""
-        return cast(str, await self._get(ShowConstraint(self._settled(constraint)), await self._read()))
+        return cast(str, await self._get(kinds.ShowConstraint(self._settled(constraint)), await self._read()))
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
         settled = cast(JsonSchemaConstraint, self._settled(constraint))
-        return cast(Explanation, await self._get(ExplainSchema(settled), await self._read()))
+        return cast(Explanation, await self._get(kinds.ExplainSchema(settled), await self._read()))
 
     def _settled(self, constraint: Constraint) -> Constraint:
         """The constraint with the server's grammar of that name, or its defaults of white space and order."""
@@ -133,11 +123,9 @@ class GrammarCache:
     async def compile_calls(
         self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
     ) -> CallGrammars:
-        """Raises as `compile`. constraint: for an answer without a call.
-
-        Each tool is compiled by itself and kept, so a changed tool is the only one that is compiled again. A tool
-        whose schema takes too long is held to less, with a warning, unless it has `strict`.
-        """
+        """Raises as `compile`. constraint: for an answer without a call. Each tool is compiled by itself and kept, so
+        a changed tool is the only one that is compiled again. A tool whose schema takes too long is held to less, with
+        a warning, unless it has `strict`."""
         if constraint is not None:
             constraint = self._settled(constraint)
         documents = await self._read()
@@ -151,8 +139,8 @@ class GrammarCache:
             order=self._order_of_tools,
         )
 
-    async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:
-        key = documents.key(COMPILING.requests.body(request))
+    async def _get(self, request: kinds.CompileRequest, documents: _Documents) -> kinds.Compiled:
+        key = documents.key(kinds.COMPILING.requests.body(request))
         kept = self._done if isinstance(request, Constraint) else self._parts
         known = kept.get(key)
         if known is not None:
@@ -162,19 +150,13 @@ class GrammarCache:
             raise error_from_payload(refusal.code, refusal.payload)
         job = self._running.get(key)
         if job is None:
-            job = self._start(key, request, documents, kept)
+            job = self._running[key] = _Job(asyncio.create_task(self._run(key, request, documents, kept)))
+            job.task.add_done_callback(lambda _, job=job: self._forget(key, job))
         return await self._wait(key, job)
 
-    def _start(
-        self, key: bytes, request: CompileRequest, documents: _Documents, kept: _Recent[Compiled]
-    ) -> _Job:
-        job = self._running[key] = _Job(asyncio.create_task(self._run(key, request, documents, kept)))
-        job.task.add_done_callback(lambda _: self._forget(key, job))
-        return job
-
     async def _run(
-        self, key: bytes, request: CompileRequest, documents: _Documents, kept: _Recent[Compiled]
-    ) -> Compiled | _Failure:
+        self, key: bytes, request: kinds.CompileRequest, documents: _Documents, kept: _Recent[kinds.Compiled]
+    ) -> kinds.Compiled | _Failure:
         try:
             if documents.schemas:
                 request = await asyncio.to_thread(_bundled, request, documents.schemas)
@@ -189,7 +171,7 @@ class GrammarCache:
         kept.put(key, compiled)
         return compiled
 
-    async def _wait(self, key: bytes, job: _Job) -> Compiled:
+    async def _wait(self, key: bytes, job: _Job) -> kinds.Compiled:
         job.waiting += 1
         try:
             # A request that is cancelled must not cancel the work of others that wait for it.
@@ -222,29 +204,31 @@ class _Documents(NamedTuple):
         return sha256(b"%d " % self.edits + request).digest()
 
 
-def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRequest:
+def _bundled(request: kinds.CompileRequest, documents: Mapping[str, Any]) -> kinds.CompileRequest:
     """The request with those of the documents that its schema needs."""
     from jan_serve.constraint.json_schema.document import bundled  # few servers have such documents
 
     replace = msgspec.structs.replace
     match request:
-        case CompileTool(parameters=parameters):
+        case kinds.CompileTool(parameters=parameters):
             return replace(request, parameters=bundled(parameters, documents))
         case JsonSchemaConstraint(schema=schema):
             return replace(request, schema=bundled(schema, documents))
         case (
-            ShowConstraint(constraint=own) | ExplainSchema(constraint=own) | CompileAnswer(constraint=own)
+            kinds.ShowConstraint(constraint=own)
+            | kinds.ExplainSchema(constraint=own)
+            | kinds.CompileAnswer(constraint=own)
         ) if isinstance(own, JsonSchemaConstraint):
             return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
         case _:
             return request
 
 
-def _place(error: InvalidRequest, request: CompileRequest) -> None:
+def _place(error: InvalidRequest, request: kinds.CompileRequest) -> None:
     """Name the field of the request, and the schema where no part of it is named."""
     constraint = getattr(request, "constraint", request)
     match request:
-        case CompileTool():
+        case kinds.CompileTool():
             error.param = "tools"
         case _ if isinstance(constraint, GbnfConstraint):
             error.param = "grammar"
@@ -258,7 +242,7 @@ def _place(error: InvalidRequest, request: CompileRequest) -> None:
 class _Job:
     """A compilation that runs. waiting: requests that wait for it."""
 
-    def __init__(self, task: asyncio.Task[Compiled | _Failure]) -> None:
+    def __init__(self, task: asyncio.Task[kinds.Compiled | _Failure]) -> None:
         self.task = task
         self.waiting = 0
 
@@ -307,7 +291,7 @@ class _Recent(Generic[T]):
             self.bytes -= self._size(dropped)
 
 
-def _size(compiled: Compiled) -> int:
+def _size(compiled: kinds.Compiled) -> int:
     match compiled:
         case CallFrame():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))

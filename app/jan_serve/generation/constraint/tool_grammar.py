@@ -1,12 +1,10 @@
-"""The arguments of one tool in a model's own format, which follow the tool's schema.
-
-Pure and slow (milliseconds a tool): runs in the compiling process; the server calls GrammarCache.
-"""
+"""The arguments of one tool in a model's own format, which follow the tool's schema. Pure and slow (milliseconds a
+tool): runs in the compiling process; the server calls GrammarCache."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -22,20 +20,19 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.schema_types import property_schema, types_of
-from jan_serve.constraint.ast import Expr, Grammar, Literal, Special, sequence
-from jan_serve.constraint.builder import Composer
+from jan_serve.constraint.ast import Expr, Literal, Mode, OneLayout, Special, Translated, sequence
 from jan_serve.constraint.enforce import Enforced, enforce_translation
+from jan_serve.constraint.explain import loosened
 from jan_serve.constraint.json_schema.arguments import (
     ArgumentNotation,
     ArgumentPart,
     translate_arguments,
 )
 from jan_serve.constraint.json_schema.translate import translate
-from jan_serve.constraint.layout import has_layouts, with_optional_spaces
+from jan_serve.constraint.layout import with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent
-from jan_serve.constraint.loosen import loosened
-from jan_serve.constraint.translation import Mode, Translated
-from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Uniqueness, Whitespace
+from jan_serve.constraint.rules import RuleBuilder, has_node
+from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Uniqueness, Whitespace, any_object
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidRequest,
@@ -43,17 +40,12 @@ from jan_serve.errors import (
     UnsupportedPattern,
     UnsupportedSchema,
 )
-from jan_serve.generation.constraint.call_join import any_object
 
 
 def spelled_texts(text: str, specials: Sequence[str]) -> list[Expr]:
     """A text of the format, split at its control tokens."""
-    if not text:
-        return []
-    if not specials:
-        return [Literal(text)]
     marks = sorted(specials, key=len, reverse=True)
-    pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
+    pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text) if marks else [text]
     return [Special(piece) if piece in specials else Literal(piece) for piece in pieces if piece]
 
 
@@ -69,12 +61,7 @@ _MOST_GIVEN_UP: Final = 8
 _MOST_STEPS: Final = 3 * MAX_STEPS
 """Steps to find what to give up: the process has a limit of CPU time."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
-_ARGUMENT_SLOTS: Final = {
-    Slot.KEY: ArgumentPart.KEY,
-    Slot.VALUE: ArgumentPart.VALUE,
-    Slot.IS_STRING: ArgumentPart.IS_STRING,
-    Slot.JSON_TYPE: ArgumentPart.JSON_TYPE,
-}
+_ARGUMENT_SLOTS: Final = {Slot[part.name]: part for part in ArgumentPart}
 
 
 def tool_grammar(
@@ -85,11 +72,9 @@ def tool_grammar(
     whitespace: Whitespace = Whitespace.CONSISTENT,
     order: PropertyOrder = PropertyOrder.LISTED,
 ) -> ToolGrammar:
-    """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
-
-    whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
-    InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
-    """
+    """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning. whitespace: of JSON in
+    the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema, InvalidSchema,
+    UnsupportedPattern or GrammarTooComplex instead."""
     made, warnings = tool_arguments(
         chat_format, parameters, strict=strict, whitespace=whitespace, order=order
     )
@@ -107,22 +92,14 @@ def tool_arguments(
     """The constraint of `tool_grammar`, not yet a part of a larger grammar."""
     is_json = isinstance(chat_format.calls.arguments, JsonArguments)
 
-    def enforced(schema: Any) -> Enforced:
+    def make(schema: Any) -> Enforced:
         return enforce_translation(
             lambda mode: _on_one_line(chat_format, schema, whitespace, order, mode),
             mode=Mode.ENFORCED if is_json else Mode.ALONE,
             terminals=not has_free_text(chat_format),
         )
 
-    return _enforced(chat_format, parameters, strict, enforced)
-
-
-def _enforced(
-    chat_format: ChatFormat, parameters: dict[str, Any], strict: bool, make: Callable[[Any], Enforced]
-) -> tuple[Enforced, tuple[str, ...]]:
-    """What `make` makes of the schema, or of as much of it as can be enforced, and the warnings."""
     schema = _object_schema(parameters)
-    bounds = () if isinstance(chat_format.calls.arguments, JsonArguments) else BOUNDS
     try:
         return make(schema), ()
     except _REFUSALS as error:
@@ -134,7 +111,7 @@ def _enforced(
     given_up: tuple[str, ...] = ()
     steps = spent()
     while len(given_up) < _MOST_GIVEN_UP:
-        for fewer, warning in _less(schema, refused, bounds):
+        for fewer, warning in _less(schema, refused, () if is_json else BOUNDS):
             if steps > _MOST_STEPS:
                 return make(ANY_ARGUMENTS), (any_object(refused.message),)
             try:
@@ -155,10 +132,10 @@ def _less(
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """Schemas that take more than a refused one, each with the warning that says so."""
     for bound in bounds if isinstance(refused, GrammarTooComplex) else ():
-        if (shorter := without_large_bounds(schema, bound)) != schema:
+        if (shorter := without_larger(schema, ("minLength", "maxLength"), bound)) != schema:
             yield shorter, long_bounds(bound)
     counted = isinstance(refused, UnsupportedSchema) and refused.keyword == "minProperties"
-    if counted and (fewer := without_counted_names(schema)) != schema:
+    if counted and (fewer := without_larger(schema, ("minProperties",), 1)) != schema:
         yield fewer, COUNTED_NAMES
     for found, change in loosened(schema, refused):
         reason = refused.reason if isinstance(refused, _PLACED) else refused.message
@@ -182,10 +159,8 @@ def has_free_text(chat_format: ChatFormat) -> bool:
 
 
 def answer_has_terminals(chat_format: ChatFormat) -> bool:
-    """Whether an answer beside calls may be written with terminals of several characters.
-
-    Not where a call may have unquoted strings, or no mark at its start: `{"name` would be read as the answer's key.
-    """
+    """Whether an answer beside calls may be written with terminals of several characters. Not where a call may have
+    unquoted strings, or no mark at its start: `{"name` would be read as the answer's key."""
     layout = chat_format.calls
     first = layout.opening + (layout.call[0] if isinstance(layout.call[0], str) else "")
     return not has_free_text(chat_format) and not first.startswith("{")
@@ -195,7 +170,7 @@ def _on_one_line(
     chat_format: ChatFormat, schema: Any, whitespace: Whitespace, order: PropertyOrder, mode: Mode
 ) -> Translated:
     made = _translated(chat_format, schema, whitespace, order, mode)
-    if not has_layouts(made.grammar):
+    if not has_node(made.grammar, OneLayout):
         return made
     # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
     return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar))
@@ -216,61 +191,36 @@ def _translated(
         return types_of(property_schema(schema, schema, name), schema)
 
     made = translate_arguments(schema, notation, whitespace=whitespace, order=order, readings=readings)
-    if isinstance(syntax, GemmaArguments):
-        return msgspec.structs.replace(made, grammar=_braced(made.grammar))
-    return made
+    if not isinstance(syntax, GemmaArguments):
+        return made
+    rules = RuleBuilder()
+    braced = sequence([Literal("{"), rules.embed(made.grammar, "arguments"), Literal("}")])
+    return msgspec.structs.replace(made, grammar=rules.grammar(braced))
 
 
-def without_large_bounds(schema: Any, bound: int) -> Any:
-    """The schema without each `minLength` and `maxLength` above the bound."""
-    return _without(schema, ("minLength", "maxLength"), bound)
-
-
-def without_counted_names(schema: Any) -> Any:
-    """The schema without each `minProperties` above one."""
-    return _without(schema, ("minProperties",), 1)
-
-
-def _without(schema: Any, keywords: tuple[str, ...], most: int) -> Any:
+def without_larger(schema: Any, keywords: tuple[str, ...], most: int) -> Any:
     """The schema without these keywords where their number is larger. Data in it (`const`, `enum`) stays."""
     if isinstance(schema, list):
-        return [_without(item, keywords, most) for item in cast(list[Any], schema)]
+        return [without_larger(item, keywords, most) for item in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: value if key in ("const", "enum") else _without(value, keywords, most)
+        key: value if key in ("const", "enum") else without_larger(value, keywords, most)
         for key, value in cast(dict[str, Any], schema).items()
         if not (key in keywords and isinstance(value, int | float) and value > most)
     }
 
 
-def _braced(grammar: Grammar) -> Grammar:
-    composer = Composer()
-    return composer.grammar(sequence([Literal("{"), composer.embed(grammar, "arguments"), Literal("}")]))
-
-
 _MEMBERS: Final = (
-    "additionalProperties",
-    "patternProperties",
-    "propertyNames",
-    "unevaluatedProperties",
-    "minProperties",
-    "required",
-    "dependentSchemas",
-    "$ref",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "if",
+    *("additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties"),
+    *("required", "dependentSchemas", "$ref", "allOf", "anyOf", "oneOf", "if"),
 )
 """Keywords with which an object that lists no properties may have some."""
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object, also if the schema has no type or allows another one.
-
-    An empty list of properties means no arguments: JSON Schema allows any there, and no client means that.
-    """
+    """Arguments are an object, also if the schema has no type or allows another one. An empty list of properties means
+    no arguments: JSON Schema allows any there, and no client means that."""
     says_more = any(parameters.get(keyword) not in (None, [], 0) for keyword in _MEMBERS)
     if parameters.get("properties") == {} and not says_more:
         parameters = {**parameters, "additionalProperties": False}
@@ -284,17 +234,13 @@ def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
 def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotation:
     match syntax:
         case TaggedArguments():
-            parts = tuple(
-                piece
-                for part in syntax.argument
-                for piece in (
-                    spelled_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]]
-                )
-            )
+            parts: list[Expr | ArgumentPart] = []
+            for part in syntax.argument:
+                parts += spelled_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]]
             after_key = str(syntax.argument[syntax.argument.index(Slot.KEY) + 1])
             next_part = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
             return ArgumentNotation(
-                argument=parts,
+                argument=tuple(parts),
                 separator=sequence(spelled_texts(syntax.separator, specials)),
                 stop=str(next_part).strip(),
                 names=f"^[^{after_key[0]}]*$",
@@ -319,13 +265,9 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
             )
         case NestedTagArguments(prefix=prefix):
             # Objects and arrays are read as JSON too, which a grammar can hold to their schemas.
-            mark = spelled_texts(prefix, specials)
-            key, value = ArgumentPart.KEY, ArgumentPart.VALUE
-            opening, closing = (
-                (*mark, Literal("<"), key, Literal(">")),
-                (*mark, Literal("</"), key, Literal(">")),
-            )
-            argument = (*opening, value, *closing)
+            mark, key = spelled_texts(prefix, specials), ArgumentPart.KEY
+            opening, closing = ((*mark, Literal(text), key, Literal(">")) for text in ("<", "</"))
+            argument = (*opening, ArgumentPart.VALUE, *closing)
             return ArgumentNotation(argument=argument, stop=prefix, names="^([^/>][^>]*)?$")
         case JsonArguments():
             raise ValueError("JSON arguments have no notation of their own")

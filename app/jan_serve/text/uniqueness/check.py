@@ -1,10 +1,6 @@
-"""This module compares the names and items of a JSON text that is being written, and says what may not follow:
-
-one that is there already, and a beginning that only such ones complete.
-
-States are immutable: a token is tried by writing it to a copy. CallSearch finds where the arguments of a call begin
-in a text of calls.
-"""
+"""This module compares the names and items of a JSON text that is being written, and says what may not follow: one
+that is there already, and a beginning that only such ones complete. States are immutable: a token is tried by writing
+it to a copy. CallSearch finds where the arguments of a call begin in a text of calls."""
 
 from __future__ import annotations
 
@@ -23,21 +19,7 @@ from jan_serve.core.constraint import (
     Location,
     Uniqueness,
 )
-from jan_serve.text.uniqueness.words import (
-    ALL,
-    NO_RUN,
-    EscapeRun,
-    beginning_with,
-    end_of_string,
-    is_closed,
-    is_escaping,
-    is_left,
-    is_used,
-    keys_of,
-    part_key,
-    partly_decoded,
-    spelled,
-)
+from jan_serve.text.uniqueness import words
 
 _LONGEST_MARK: Final = 256
 """Most bytes of the marks around a name."""
@@ -120,7 +102,7 @@ class State(NamedTuple):
     mode: Mode = Mode.VALUE
     text: bytes = b""
     location: int = 0
-    run: EscapeRun = NO_RUN
+    run: words.EscapeRun = words.NO_RUN
 
 
 class Compared(NamedTuple):
@@ -173,7 +155,7 @@ class UniquenessCheck:
         if texts is None:
             return None
         head = _head(frame)
-        equal = beginning_with(above.used, head)
+        equal = words.beginning_with(above.used, head)
         return Compared(texts, tuple([key[len(head) :] for key in equal if len(key) > len(head)]))
 
     def may_repeat(self, state: State) -> bool:
@@ -192,7 +174,7 @@ class UniquenessCheck:
             if state.mode is Mode.OUTSIDE:
                 after, position = self._begun(state.text, data, position)
             elif state.mode is Mode.STRING or state.mode is Mode.NAME:
-                end = end_of_string(state.text, data, position)
+                end = words.end_of_string(state.text, data, position)
                 part = data[position:end]
                 run = state.run.written(part)
                 after = self._closed(
@@ -227,11 +209,13 @@ class UniquenessCheck:
 
     def _closed(self, state: State, text: bytes) -> State | None:
         """The state after more of a string or name, which may be its end."""
-        if not is_closed(text):
+        if not words.is_closed(text):
             frame = state.frame
             is_kept = frame is not None and (frame.is_item or self._items(frame) is not None)
             if state.mode is Mode.STRING and not is_kept:
-                text = b'"\\' if is_escaping(text) else b'"'  # a string may be long, and only its end counts
+                text = (
+                    b'"\\' if words.is_escaping(text) else b'"'
+                )  # a string may be long, and only its end counts
             return state._replace(text=text)
         if state.mode is Mode.STRING:
             return self._with_item(state._replace(text=text))
@@ -239,7 +223,7 @@ class UniquenessCheck:
         assert frame is not None
         location, name = self._location(frame.location), json.loads(text)
         key = '"' + name
-        if is_used(frame.used, key):
+        if words.is_used(frame.used, key):
             return None
         frame = _with_used(frame, [key])
         if frame.is_item:
@@ -286,15 +270,15 @@ class UniquenessCheck:
             return State(None, Mode.AFTER)
         compared = self.compared(state)
         if compared is None:
-            return State(frame.with_part(part_key(state.text)) if frame.is_item else frame, Mode.AFTER)
+            return State(frame.with_part(words.part_key(state.text)) if frame.is_item else frame, Mode.AFTER)
         if not compared.texts.compares(state.text):
-            return State(frame._replace(lead=b"").with_part(part_key(state.text)), Mode.AFTER)
-        keys = keys_of(state.text)
-        if is_used(compared.used, keys[0]):
+            return State(frame._replace(lead=b"").with_part(words.part_key(state.text)), Mode.AFTER)
+        keys = words.keys_of(state.text)
+        if words.is_used(compared.used, keys[0]):
             return None
         if self._items(frame) is None:
             return State(frame._replace(last=tuple(keys)), Mode.AFTER)
-        return State(_with_used(frame, keys).with_part(part_key(state.text)), Mode.AFTER)
+        return State(_with_used(frame, keys).with_part(words.part_key(state.text)), Mode.AFTER)
 
     def _after_container(self, frame: _Frame) -> State | None:
         """The state after the bracket that closes this one."""
@@ -315,7 +299,7 @@ class UniquenessCheck:
     def _repeats(self, frame: _Frame) -> bool:
         """Whether an array or object is an item that is there already, if it ends here."""
         compared = self._compared(frame.parent) if frame.is_item and frame.parent is not None else None
-        return compared is not None and is_used(compared.used, _container_keys(frame)[0])
+        return compared is not None and words.is_used(compared.used, _container_keys(frame)[0])
 
     def _can_end(self, state: State) -> bool:
         """Whether the name or item that is being written may become one that is not there yet."""
@@ -327,9 +311,9 @@ class UniquenessCheck:
         items, used = compared
         if state.mode is Mode.SCALAR:
             text = state.text.decode("ascii")
-            return is_left(items.others, text, ALL, text, used)
-        text, chars = partly_decoded(state.text[1:])
-        return is_left(items.strings, text, chars, '"' + text, used)
+            return words.is_left(items.others, text, words.ALL, text, used)
+        text, chars = words.partly_decoded(state.text[1:])
+        return words.is_left(items.strings, text, chars, '"' + text, used)
 
     def _can_end_name(self, state: State) -> bool:
         frame = state.frame
@@ -337,10 +321,12 @@ class UniquenessCheck:
         location = self._location(frame.location)
         if location.unlisted == NOWHERE:
             return True
-        text, chars = partly_decoded(state.text[1:])
-        if chars is ALL and not text:
+        text, chars = words.partly_decoded(state.text[1:])
+        if chars is words.ALL and not text:
             return True  # the grammar counts the members
-        return is_left(self._uniqueness.unlisted[location.unlisted], text, chars, '"' + text, frame.used)
+        return words.is_left(
+            self._uniqueness.unlisted[location.unlisted], text, chars, '"' + text, frame.used
+        )
 
     def rests(self, state: State) -> Iterator[tuple[bytes, bool]]:
         """What would complete scalars that are there already, and whether that is a string."""
@@ -353,11 +339,11 @@ class UniquenessCheck:
             leads += {b" ", *(frame.lead[at:] for at in range(len(frame.lead)))}
             found = used[: bisect_left(used, _CONTAINER)]
         elif state.mode is Mode.SCALAR:
-            found = beginning_with(used, state.text.decode("ascii"))
+            found = words.beginning_with(used, state.text.decode("ascii"))
         else:
-            found = beginning_with(used, '"' + partly_decoded(state.text[1:])[0])
+            found = words.beginning_with(used, '"' + words.partly_decoded(state.text[1:])[0])
         for key in found:
-            text = spelled(key)
+            text = words.spelled(key)
             if text.startswith(state.text):
                 for lead in leads:
                     yield lead + text[len(state.text) :], key[0] == '"'
@@ -367,8 +353,8 @@ class UniquenessCheck:
         frame = state.frame
         if frame is None or state.mode is not Mode.NAME:
             return
-        for key in beginning_with(frame.used, '"' + partly_decoded(state.text[1:])[0]):
-            text = spelled(key)
+        for key in words.beginning_with(frame.used, '"' + words.partly_decoded(state.text[1:])[0]):
+            text = words.spelled(key)
             if text.startswith(state.text):
                 yield text[len(state.text) :]
 

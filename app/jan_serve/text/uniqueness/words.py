@@ -1,8 +1,6 @@
 """Words are strings and numbers of a JSON text as they are compared: decoded, or in the spelling a grammar allows.
-
 `is_left` says whether an automaton has a word that is not used up. EscapeRun counts runs of one escape in a string
-(`\n\n\n…`), which a weak model would continue for ever.
-"""
+(`\n\n\n…`), which a weak model would continue for ever."""
 
 from __future__ import annotations
 
@@ -137,10 +135,8 @@ def _is_alive(
     prefix: str,
     used: tuple[str, ...],
 ) -> bool:
-    """Whether some word from state `at` on, that goes on with one of `chars`, is not used.
-
-    prefix: the key so far. used: the keys that begin with it.
-    """
+    """Whether some word from state `at` on, that goes on with one of `chars`, is not used. prefix: the key so far.
+    used: the keys that begin with it."""
     todo = [(at, chars, prefix, used)]
     while todo:
         at, chars, prefix, used = todo.pop()

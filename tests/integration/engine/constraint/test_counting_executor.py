@@ -18,7 +18,7 @@ from jan_serve.constraint import trial
 from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint, TextBounds
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
-from jan_serve.engine.constraint.counting_executor import (
+from jan_serve.engine.constraint.grammar_executor import (
     CountingExecutor,
     CountState,
     TextCounter,

@@ -17,9 +17,8 @@ from jan_serve.chat.call_layout import NestedTagArguments
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.tools_as_text import write_calls
-from jan_serve.constraint.ast import Grammar, Literal, Until, sequence
+from jan_serve.constraint.ast import Grammar, Literal, Mode, Translated, Until, sequence
 from jan_serve.constraint.enforce import enforce, enforce_translation
-from jan_serve.constraint.translation import Mode, Translated
 from jan_serve.core.constraint import CompiledGrammar, JsonSchemaConstraint, Whitespace
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor

@@ -11,8 +11,8 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.json_stream import GEMMA, literal_to_json
+from jan_serve.constraint.ast import Mode
 from jan_serve.constraint.lark.notation import LAZY
-from jan_serve.constraint.translation import Mode
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidRequest,
@@ -28,7 +28,7 @@ from jan_serve.generation.constraint.tool_grammar import (
     long_bounds,
     tool_arguments,
     tool_grammar,
-    without_large_bounds,
+    without_larger,
 )
 from tests.unit.constraint.recognizer import matches
 
@@ -366,7 +366,7 @@ def test_only_large_bounds_go() -> None:
             "maxLength": {"anyOf": [{"type": "string", "maxLength": 9999.0}, {"const": {"maxLength": 9999}}]},
         },
     }
-    assert without_large_bounds(schema, BOUNDS[0]) == {
+    assert without_larger(schema, ("minLength", "maxLength"), BOUNDS[0]) == {
         "type": "object",
         "properties": {
             "a": {"type": "string", "minLength": 1},

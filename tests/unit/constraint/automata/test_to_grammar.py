@@ -7,12 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.ast import NEVER, CharClass, Choice, Expr, Literal, Repeat, RuleRef, Sequence
+from jan_serve.constraint.ast import (
+    NEVER,
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    RuleRef,
+    Sequence,
+)
 from jan_serve.constraint.automata.dfa import Dfa, begins_with_any, from_words
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
-from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.constraint.text_form import JsonText, PlainText
 from tests.unit.constraint.matching import texts
 from tests.unit.constraint.recognizer import Recognizer
@@ -34,7 +44,7 @@ DFAS = st.builds(
 def written(dfa: Dfa) -> tuple[Expr, RuleBuilder]:
     rules = RuleBuilder()
     expr = dfa_to_expr(dfa, PlainText(), rules, "state")
-    rules.fill(rules.reserve("root"), expr)
+    rules.fill("root", expr)
     return expr, rules
 
 
@@ -44,7 +54,7 @@ def test_the_words_stay(dfa: Dfa) -> None:
     if expr == NEVER:
         assert not any(dfa.matches(text) for text in texts("abc", STATES))
         return
-    recognizer = Recognizer(rules.grammar("root"))
+    recognizer = Recognizer(Grammar(rules.rules))
     for text in texts("abc", 6):
         assert recognizer.matches(text) is dfa.matches(text), text
 
@@ -86,7 +96,7 @@ def test_counted_words_stay(first: int, second: int, third: int, fourth: int, th
     dfa = regex_dfa(
         full_regex(f"(a{{0,{first}}}{then}|b[ab]{{0,{second}}}|c{{{third}}}a{{0,{fourth}}}){then}")
     )
-    recognizer = Recognizer(written(dfa)[1].grammar("root"))
+    recognizer = Recognizer(Grammar(written(dfa)[1].rules))
     for text in texts("abc", 6):
         assert recognizer.matches(text) is dfa.matches(text), text
 
@@ -104,8 +114,7 @@ def test_no_word_is_never() -> None:
 def test_every_word_ends_with_the_tail() -> None:
     rules = RuleBuilder()
     expr = dfa_to_expr(from_words(["", "ab", "a\n"]), JsonText(rules), rules, "word")
-    rules.fill(rules.reserve("root"), expr)
-    recognizer = Recognizer(rules.grammar("root"))
+    recognizer = Recognizer(rules.grammar(expr))
     assert [recognizer.matches(text) for text in ('"', 'ab"', 'a\\n"', 'a"', "ab", 'a\n"')] == [
         *[True] * 3,
         *[False] * 3,

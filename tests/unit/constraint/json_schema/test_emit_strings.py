@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Terminal
-from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema.emit_strings import string_expr, string_terminal
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import (
@@ -21,6 +20,7 @@ from jan_serve.constraint.json_schema.scalars.strings import (
 )
 from jan_serve.constraint.limits import MAX_STEPS, budget, spent
 from jan_serve.constraint.regex.language import regex_dfa
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.constraint.text_form import JsonText
 from tests.unit.constraint.json_schema.string_sets import in_set
 from tests.unit.constraint.matching import texts
@@ -41,8 +41,7 @@ SETS = LEAVES | st.builds(strings.intersect, LEAVES, LEAVES) | st.builds(strings
 def test_the_strings_of_a_set(allowed: StringSet) -> None:
     rules = RuleBuilder()
     expr = string_expr(allowed, JsonText(rules), rules, "text")
-    rules.fill(rules.reserve("root"), expr)
-    recognizer = Recognizer(rules.grammar("root"))
+    recognizer = Recognizer(rules.grammar(expr))
     for text in TEXTS:
         written = json.dumps(text)[1:]
         assert recognizer.matches(written) is in_set(allowed, text), text
@@ -62,8 +61,7 @@ def test_a_long_tail_beside_a_bound(pattern: str, begins: list[str], more: str, 
     allowed = AllOf((Pattern(pattern), Length(low, high)))
     assert strings.bounded_tails(allowed) is not None and not strings.is_empty(allowed)
     rules = RuleBuilder()
-    rules.fill(rules.reserve("root"), string_expr(allowed, JsonText(rules), rules, "text"))
-    recognizer = Recognizer(rules.grammar("root"))
+    recognizer = Recognizer(rules.grammar(string_expr(allowed, JsonText(rules), rules, "text")))
     for length in (1, 2, 3, 4, 5, 62, 63, 64, 65, high - 1, high, high + 1):
         for begin in begins:
             if length >= len(begin):

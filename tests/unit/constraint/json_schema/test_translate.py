@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from jan_serve.constraint.ast import Mode
 from jan_serve.constraint.lark.print_lark import print_lark, print_lark_open
-from jan_serve.constraint.translation import Mode
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.tables import table

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from jan_serve.constraint.ast import Grammar, Literal, Sequence, Until
-from jan_serve.constraint.lark.definitions import by_content
 from jan_serve.constraint.lark.notation import LAZY
 from jan_serve.constraint.lark.print_lark import LarkText, print_lark_open
+from jan_serve.constraint.lark.references import by_content
 from jan_serve.core.constraint import GrammarPiece
 from tests.unit.constraint.grammars import grammar_alone
 

@@ -8,8 +8,8 @@ import unicodedata
 import pytest
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.regex.classes import DOT, SHORTHANDS, unicode_property
 from jan_serve.constraint.regex.language import regex_dfa, search_regex
+from jan_serve.constraint.regex.syntax import DOT, SHORTHANDS, unicode_property
 from scripts.unicode_properties import FILE
 from tests.support.drawn_grid import some
 

@@ -11,12 +11,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Grammar, Literal, sequence
-from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.lark.print_lark import print_lark
-from jan_serve.constraint.regex.ast import Regex
-from jan_serve.constraint.regex.language import full_regex, has_assertions, regex_dfa, search_regex
-from jan_serve.constraint.regex.translate import flat_pieces, pieces_expr, structure_expr
-from jan_serve.constraint.regex.translate import translate as regex_to_grammar
+from jan_serve.constraint.regex.language import (
+    flat_pieces,
+    full_regex,
+    has_assertions,
+    pieces_expr,
+    regex_dfa,
+    search_regex,
+    structure_expr,
+)
+from jan_serve.constraint.regex.language import translate as regex_to_grammar
+from jan_serve.constraint.regex.syntax import Regex
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.constraint.text_form import JsonText, PlainText
 from jan_serve.errors import GrammarTooComplex, UnsupportedPattern
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -86,8 +93,7 @@ def test_a_flat_expression_keeps_its_texts(pieces: list[tuple[str, Counts]]) -> 
 
 def recognizer_of(regex: Regex) -> Recognizer:
     rules = RuleBuilder()
-    rules.fill(rules.reserve("root"), structure_expr(regex, PlainText()))
-    return Recognizer(rules.grammar("root"))
+    return Recognizer(rules.grammar(structure_expr(regex, PlainText())))
 
 
 @settings(max_examples=100)
@@ -103,9 +109,8 @@ def test_the_words_are_those_of_the_automaton(pattern: str, texts: list[str]) ->
 def test_characters_have_every_spelling_of_the_form() -> None:
     rules = RuleBuilder()
     form = JsonText(rules)
-    rules.reserve("root")
-    rules.fill("root", sequence([Literal('"'), structure_expr(search_regex("^(é|x)+$"), form), form.tail]))
-    recognizer = Recognizer(rules.grammar("root"))
+    expr = sequence([Literal('"'), structure_expr(search_regex("^(é|x)+$"), form), form.tail])
+    recognizer = Recognizer(rules.grammar(expr))
     assert [text for text in ('"éx\\u00e9"', '"\\u0078"', '""') if recognizer.matches(text)] == [
         '"éx\\u00e9"'
     ]

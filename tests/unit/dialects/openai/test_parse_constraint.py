@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint.regex.translate import translate as regex_to_grammar
+from jan_serve.constraint.regex.language import translate as regex_to_grammar
 from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,

@@ -1,18 +1,15 @@
-"""The string formats, as ECMA-262 patterns that match the whole value.
-
-Sources: RFC 3339 (date, time, date-time; duration: appendix A), RFC 5321 (email, without quoted local parts and
-address literals), RFC 1123 (hostname), RFC 2673 and 4291 (ipv4, ipv6), RFC 3986 (uri), RFC 4122 (uuid), RFC 6901
-(json-pointer). A format that is not listed is an annotation, as the JSON Schema core says.
-"""
+"""The string formats, as ECMA-262 patterns that match the whole value. Sources: RFC 3339 (date, time, date-time;
+duration: appendix A), RFC 5321 (email, without quoted local parts and address literals), RFC 1123 (hostname), RFC 2673
+and 4291 (ipv4, ipv6), RFC 3986 (uri), RFC 4122 (uuid), RFC 6901 (json-pointer). A format that is not listed is an
+annotation, as the JSON Schema core says."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Final
 
-from jan_serve.constraint.regex.ast import EPSILON, Loop, Regex, alternation, concat
 from jan_serve.constraint.regex.language import full_regex
-from jan_serve.constraint.regex.parse import parse_regex
+from jan_serve.constraint.regex.syntax import EPSILON, Loop, Regex, alternation, concat, parse_regex
 
 _HEX: Final = "[0-9A-Fa-f]"
 _CATEGORY: Final = "L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|C[cfnos]?"

@@ -1,11 +1,9 @@
-"""This module writes strings with length bounds that no automaton can count: one has a state for each length.
-
-Of a pattern that ends in any number of the same characters, as `^data:image/png;base64,[0-9A-Za-z+/=]*$` does, only
-what comes before the tail is counted, and the tail is a repetition. A URI of a bounded length, as pydantic asks for
-(`AnyUrl`: at most 2,083 characters), would need 180 states for each character. So each part of the URI has a bound
-of its own, which together stay within the whole: narrower than the set, never wider. IP literals and user names are
-left out, and escapes by percent below 1,000 characters.
-"""
+"""This module writes strings with length bounds that no automaton can count: one has a state for each length. Of a
+pattern that ends in any number of the same characters, as `^data:image/png;base64,[0-9A-Za-z+/=]*$` does, only what
+comes before the tail is counted, and the tail is a repetition. A URI of a bounded length, as pydantic asks for
+(`AnyUrl`: at most 2,083 characters), would need 180 states for each character. So each part of the URI has a bound of
+its own, which together stay within the whole: narrower than the set, never wider. IP literals and user names are left
+out, and escapes by percent below 1,000 characters."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ from typing import Final
 
 from jan_serve.constraint.ast import NEVER, Expr, choice, repeat, sequence
 from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import spend
-from jan_serve.constraint.regex.parse import parse_regex
-from jan_serve.constraint.regex.translate import structure_expr
+from jan_serve.constraint.regex.language import structure_expr
+from jan_serve.constraint.regex.syntax import parse_regex
+from jan_serve.constraint.rules import RuleBuilder
 from jan_serve.constraint.text_form import Spelling
 
 _MAX_PLACES: Final = 2_000

@@ -1,24 +1,22 @@
-"""The decimal texts of a number set, as a regular language.
-
-Plain decimals carry bounds digit by digit, as far as their digits reach: a bound beyond is none. Exponents follow one
-digit before the point. Where a bound is as large or small as writers spell with an exponent, they are compared to its
-last digit; elsewhere they are allowed where the order of magnitude decides.
-"""
+"""The decimal texts of a number set, as a regular language. Plain decimals carry bounds digit by digit, as far as
+their digits reach: a bound beyond is none. Exponents follow one digit before the point. Where a bound is as large or
+small as writers spell with an exponent, they are compared to its last digit; elsewhere they are allowed where the
+order of magnitude decides."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa, partition
 from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec, whole_bounds, whole_numbers
-from jan_serve.constraint.limits import MAX_PRODUCT_STATES
-from jan_serve.constraint.regex.ast import EPSILON, Automaton, Chars, Loop, Regex, alternation, concat
+from jan_serve.constraint.limits import MAX_PRODUCT_STATES, spend
 from jan_serve.constraint.regex.language import full_regex
 from jan_serve.constraint.regex.nfa import compile_dfa
+from jan_serve.constraint.regex.syntax import EPSILON, Automaton, Chars, Loop, Regex, alternation, concat
 from jan_serve.errors import GrammarTooComplex
 
 # Digits where no bound of the schema counts them: those of a uint256, and of a double to its last place.
@@ -37,7 +35,7 @@ _DIGITS = Loop(_DIGIT, 0, None)
 _MINUS = Chars(((0x2D, 0x2D),))
 _DOT = Chars(((0x2E, 0x2E),))
 _EXPONENT = Chars(((0x45, 0x45), (0x65, 0x65)))
-_NOTHING: list[Regex] = []
+_TEN_DIGITS: Final = [((c, c),) for c in range(0x30, 0x3A)]
 # The largest exponent that a double survives with a mantissa of one digit before the point.
 _MAX_EXPONENT = 307
 _LARGEST_DOUBLE: Final = Fraction("1.7976931348623157e308")
@@ -56,10 +54,8 @@ def _literal(text: str) -> Regex:
 
 @lru_cache(maxsize=256)
 def number_dfa(spec: NumberSpec) -> Dfa:
-    """The texts of the values of `spec`; the automaton is empty where there are none.
-
-    Raises GrammarTooComplex for large divisors, and if each value has hundreds of digits.
-    """
+    """The texts of the values of `spec`; the automaton is empty where there are none. Raises GrammarTooComplex for
+    large divisors, and if each value has hundreds of digits."""
     options = _whole(spec) if spec.is_whole() else _decimal(spec)
     result = compile_dfa(alternation(options)) if options else automata.from_words([])
     for multiple in sorted(spec.multiples):
@@ -215,25 +211,15 @@ def _magnitudes(
         high, high_open = Fraction(floor(high * 10**_MAX_SCALE), 10**_MAX_SCALE), False
     if high is not None and (high < low or (high == low and (low_open or high_open))):
         return options
-    a, b = _plain(low), None if high is None else _plain(high)
-    whole_a, _, fraction_a = a.partition(".")
-    most = MAX_FRACTION
-    if b is not None and whole_a == b.partition(".")[0]:
-        fractions = _fraction(fraction_a, low_open, b.partition(".")[2], high_open, most)
-        options += [concat([_literal(whole_a), item]) for item in fractions]
-    else:
-        fractions = _fraction(fraction_a, low_open, None, False, most)
-        options += [concat([_literal(whole_a), item]) for item in fractions]
-        last = None
-        if b is not None:
-            whole_b, _, fraction_b = b.partition(".")
-            last = int(whole_b) - 1
-            fractions = _fraction("", False, fraction_b, high_open, most)
-            options += [concat([_literal(whole_b), item]) for item in fractions]
-        between = _integers(int(whole_a) + 1, last)
-        any_fraction = alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, most)])])
-        if between:
-            options.append(concat([alternation(between), any_fraction]))
+    whole, _, fraction = _plain(low).partition(".")
+    last, _, last_fraction = ("", "", "") if high is None else _plain(high).partition(".")
+    if whole == last:
+        return [*options, concat([_literal(whole), _fraction(fraction, low_open, last_fraction, high_open)])]
+    options.append(concat([_literal(whole), _fraction(fraction, low_open)]))
+    if last:
+        options.append(concat([_literal(last), _fraction("", False, last_fraction, high_open)]))
+    if between := _integers(int(whole) + 1, int(last) - 1 if last else None):
+        options.append(concat([alternation(between), _fraction("", False)]))
     return options
 
 
@@ -293,71 +279,54 @@ def _exponents(first: int, last: int) -> Regex:
     return concat([_EXPONENT, alternation(options)])
 
 
-def _fraction(low: str, low_open: bool, high: str | None, high_open: bool, most: int | None) -> list[Regex]:
-    """The part after the integer: nothing, or a point and digits, between two digit strings.
+class _Digits(NamedTuple):
+    """Digits of a fraction: how many are compared, whether they are so far those of the lower and of the upper bound,
+    and how many no bound decides."""
 
-    most: digits after those that the bounds decide.
-    """
-    empty_allowed = not (low.strip("0") or low_open) and (
-        high is None or bool(high.strip("0")) or not high_open
-    )
-    options: list[Regex] = [EPSILON] if empty_allowed else []
-    tails = _digits_between(low, low_open, high, high_open, most)
-    if tails:
-        options.append(concat([_DOT, alternation(tails)]))
-    return options
+    place: int
+    at_low: bool
+    at_high: bool
+    free: int = 0
 
 
-def _digits_between(
-    low: str, low_open: bool, high: str | None, high_open: bool, most: int | None
-) -> list[Regex]:
-    """Non-empty digit strings d with 0.low <= 0.d <= 0.high (strict where open)."""
-    if high is not None and not high:
-        # Only zeros remain below the upper bound, and they equal it.
-        zeros_fail = high_open or low.strip("0") or low_open
-        return [] if zeros_fail else [Loop(Chars(((0x30, 0x30),)), 1, most)]
-    if high is None and not low:
-        if not low_open:
-            return [Loop(_DIGIT, 1, most)]
-        return [
-            concat(
-                [
-                    Loop(Chars(((0x30, 0x30),)), 0, most),
-                    _digit_range(1, 9),
-                    Loop(_DIGIT, 0, most),
-                ]
-            )
-        ]
-    tight_low = bool(low.strip("0")) or low_open
-    a = int(low[0]) if low else 0
-    b = int(high[0]) if high else 9
-    # Digits between those of the bounds are followed by the same.
-    inner = (a + tight_low, b - (high is not None))
-    options: list[Regex] = []
-    ranges = [*([(a, a)] if tight_low else []), inner, *([] if high is None else [(b, b)])]
-    for first, last in dict.fromkeys(ranges):
-        if not a <= first <= last <= b:
-            continue
-        below = tight_low and first == a
-        above = high is not None and last == b
-        rest_low, rest_open = (low[1:], low_open) if below else ("", False)
-        rest_high, rest_high_open = (high[1:], high_open) if high is not None and above else (None, False)
-        tails = _digits_between(rest_low, rest_open, rest_high, rest_high_open, most)
-        stop = not (rest_low.strip("0") or rest_open)
-        stop = stop and (rest_high is None or bool(rest_high.strip("0")) or not rest_high_open)
-        if stop:
-            tails = [EPSILON, *tails]
-        if tails:
-            options.append(concat([_digit_range(first, last), alternation(tails)]))
-    return options
+@lru_cache(maxsize=256)
+def _fraction(low: str, low_open: bool, high: str | None = None, high_open: bool = False) -> Regex:
+    """The part after the integer: nothing, or a point and digits, between two digit strings. MAX_FRACTION digits follow
+    those that the bounds decide."""
+    top = high or ""
+    cuts, symbols, members = partition(_TEN_DIGITS)
+    width = max(symbols) + 1
+    start, dead = _Digits(0, bool(low) or low_open, high is not None), _Digits(-1, False, False)
+
+    def after(state: _Digits, digit: int) -> _Digits:
+        place, at_low, at_high, free = state
+        a, b = (int(bound[place : place + 1] or 0) for bound in (low, top))
+        if (at_low and digit < a) or (at_high and digit > b):
+            return dead
+        found = at_low and digit == a and (low_open or place + 1 < len(low)), at_high and digit == b
+        is_compared = (at_low and place < len(low)) or (at_high and place < len(top))
+        free = 0 if is_compared or found != (at_low, at_high) else free + 1
+        return dead if free > MAX_FRACTION else _Digits(min(place + 1, max(len(low), len(top))), *found, free)
+
+    def step(state: _Digits) -> tuple[list[_Digits], bool]:
+        spend()
+        targets = [dead] * width
+        if state != dead:
+            for digit, (symbol,) in enumerate(members):
+                targets[symbol] = after(state, digit)
+        is_below = not state.at_high or state.place < len(top) or not high_open
+        return targets, state not in (start, dead) and not state.at_low and is_below
+
+    digits = automata.explored(cuts, symbols, start, step, MAX_PRODUCT_STATES, "a number bound is too long")
+    text = concat([_DOT, Automaton(automata.minimize(digits))])
+    may_be_empty = not (low or low_open) and (bool(top) or not high_open)
+    return alternation([EPSILON, text]) if may_be_empty else text
 
 
 @lru_cache(maxsize=64)
 def _multiples_dfa(multiple: Fraction) -> Dfa:
-    """Plain decimals whose value is a multiple: the state is the digits read so far, modulo the divisor.
-
-    With multiple = n/d and d dividing 10**k, the value times 10**k has to be divisible by n * 10**k / d.
-    """
+    """Plain decimals whose value is a multiple: the state is the digits read so far, modulo the divisor. With multiple
+    = n/d and d dividing 10**k, the value times 10**k has to be divisible by n * 10**k / d."""
     scale = _scale(multiple)
     if scale > _MAX_SCALE:
         raise GrammarTooComplex(f"multipleOf has more than {_MAX_SCALE} digits after the point")
@@ -380,9 +349,7 @@ def _with_zeros(divisor: int, power: int) -> Dfa:
 def _scaled_multiples(divisor: int, scale: int) -> Dfa:
     if divisor * (scale + 2) > MAX_PRODUCT_STATES:
         raise GrammarTooComplex(_TOO_MANY_DIGITS)
-    cuts, symbols, members = partition(
-        [((0x2D, 0x2D),), ((0x2E, 0x2E),), *(((c, c),) for c in range(0x30, 0x3A))]
-    )
+    cuts, symbols, members = partition([((0x2D, 0x2D),), ((0x2E, 0x2E),), *_TEN_DIGITS])
     minus, dot, digits = members[0][0], members[1][0], [m[0] for m in members[2:]]
     width = max(symbols) + 1
     # (residue, digits after the point); None before the point. After `scale` digits only zeros may follow.

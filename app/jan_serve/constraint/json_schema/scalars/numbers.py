@@ -14,11 +14,9 @@ from jan_serve.constraint.limits import MAX_PRODUCT_STATES, spend
 
 
 class NumberSpec(msgspec.Struct, frozen=True):
-    """Numbers between `low` and `high` (None: unbounded; open ends exclude the bound).
-
-    `integer` True or False asks for a whole or a non-whole value. A value is a multiple of every member of `multiples`
-    and of no member of `not_multiples`, and is not in `excluded`. `text` keeps how a constant was written.
-    """
+    """Numbers between `low` and `high` (None: unbounded; open ends exclude the bound). `integer` True or False asks
+    for a whole or a non-whole value. A value is a multiple of every member of `multiples` and of no member of
+    `not_multiples`, and is not in `excluded`. `text` keeps how a constant was written."""
 
     low: Fraction | None = None
     low_open: bool = False

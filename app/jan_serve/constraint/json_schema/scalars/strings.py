@@ -1,8 +1,6 @@
-"""Sets of strings as Boolean expressions over patterns, lengths, formats and finite sets.
-
-Every constraint on one string is a regular language, so these expressions are closed under and, or, not. They stay
-symbolic until `string_dfa`: most schemas have one constraint, whose text needs no automaton.
-"""
+"""Sets of strings as Boolean expressions over patterns, lengths, formats and finite sets. Every constraint on one
+string is a regular language, so these expressions are closed under and, or, not. They stay symbolic until
+`string_dfa`: most schemas have one constraint, whose text needs no automaton."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from jan_serve.constraint.json_schema.scalars.formats import format_regex
 from jan_serve.constraint.json_schema.scalars.long_strings import LARGEST_LOW, SHORTEST, LongTails, long_tails
 from jan_serve.constraint.limits import spend, uncharged
 from jan_serve.constraint.regex import language
-from jan_serve.constraint.regex.ast import Alternation, Chars, Concat, Loop, Regex, parts
 from jan_serve.constraint.regex.language import has_assertions, regex_dfa, search_regex
+from jan_serve.constraint.regex.syntax import Alternation, Chars, Concat, Loop, Regex, parts
 
 
 class AnyString(msgspec.Struct, frozen=True):

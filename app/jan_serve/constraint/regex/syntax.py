@@ -1,33 +1,177 @@
-"""Parses ECMA-262 regular expressions (the `u` flag's meaning of classes, the lenient flagless escapes).
-
-Refused by name and position: backreferences, lookbehind, inline flags, and what ECMA-262 calls a syntax error.
-"""
+"""ECMA-262 regular expressions: their syntax tree, character classes and parser (the `u` flag's meaning of classes,
+the lenient flagless escapes). Refused by name and position: backreferences, lookbehind, inline flags, and what
+ECMA-262 calls a syntax error."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import resources
+from typing import TypeAlias
+
+import msgspec
+
 from jan_serve.constraint import charset
-from jan_serve.constraint.charset import CharSet
+from jan_serve.constraint.automata.dfa import Dfa
+from jan_serve.constraint.charset import ANY, CharSet
 from jan_serve.constraint.limits import MAX_PATTERN_COUNT, MAX_PATTERN_LENGTH, MAX_PATTERN_NESTING
-from jan_serve.constraint.regex.ast import (
-    EPSILON,
-    Assertion,
-    Chars,
-    Concat,
-    Look,
-    Loop,
-    Regex,
-    alternation,
-    concat,
-)
-from jan_serve.constraint.regex.classes import (
-    CONTROL_ESCAPES,
-    DOT,
-    SHORTHANDS,
-    unicode_property,
-)
 from jan_serve.errors import UnsupportedPattern
 
+
+class Chars(msgspec.Struct, frozen=True):
+    """One character of a set."""
+
+    chars: CharSet
+
+
+class Concat(msgspec.Struct, frozen=True):
+    """All items in order; without items, the empty string."""
+
+    items: tuple[Regex, ...]
+
+
+class Alternation(msgspec.Struct, frozen=True):
+    items: tuple[Regex, ...]
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """`item` between `low` and `high` times; `high` None means no bound. Greediness does not change a language."""
+
+    item: Regex
+    low: int
+    high: int | None
+
+
+class Assertion(msgspec.Struct, frozen=True):
+    """A condition on the place between two characters: `^`, `$`, `b` or `B`."""
+
+    kind: str
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A lookahead: the rest of the string starts (or, negated, does not start) with `item`."""
+
+    item: Regex
+    negated: bool
+    position: int
+
+
+class Automaton(msgspec.Struct, frozen=True, eq=False):
+    """Any word of a DFA."""
+
+    dfa: Dfa
+
+
+Regex: TypeAlias = Chars | Concat | Alternation | Loop | Assertion | Look | Automaton
+
+EPSILON = Concat(())
+ANYTHING = Loop(Chars(ANY), 0, None)
+
+
+def concat(items: list[Regex]) -> Regex:
+    """Concatenation with nested ones opened."""
+    flat: list[Regex] = []
+    for item in items:
+        if type(item) is Concat:
+            flat += item.items
+        else:
+            flat.append(item)
+    return flat[0] if len(flat) == 1 else Concat(tuple(flat))
+
+
+def alternation(items: list[Regex]) -> Regex:
+    """Alternation with duplicates dropped, and single characters merged into one set."""
+    flat = list(dict.fromkeys(items))
+    return flat[0] if len(flat) == 1 else Alternation(tuple(flat))
+
+
+def parts(regex: Regex) -> Iterator[Regex]:
+    """The expression and all that it holds."""
+    todo = [regex]
+    while todo:
+        item = todo.pop()
+        yield item
+        if isinstance(item, Concat | Alternation):
+            todo += item.items
+        elif isinstance(item, Loop | Look):
+            todo.append(item.item)
+
+
+LINE_TERMINATORS = charset.of_chars("\n\r\u2028\u2029")
+DOT = charset.complement(LINE_TERMINATORS)
+DIGIT: CharSet = ((0x30, 0x39),)
+WORD: CharSet = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+# WhiteSpace and LineTerminator of ECMA-262, section 12.2 and 12.3.
+SPACE: CharSet = (
+    (0x09, 0x0D),
+    (0x20, 0x20),
+    (0xA0, 0xA0),
+    (0x1680, 0x1680),
+    (0x2000, 0x200A),
+    (0x2028, 0x2029),
+    (0x202F, 0x202F),
+    (0x205F, 0x205F),
+    (0x3000, 0x3000),
+    (0xFEFF, 0xFEFF),
+)
+
+SHORTHANDS: dict[str, CharSet] = {
+    "d": DIGIT,
+    "D": charset.complement(DIGIT),
+    "w": WORD,
+    "W": charset.complement(WORD),
+    "s": SPACE,
+    "S": charset.complement(SPACE),
+}
+CONTROL_ESCAPES = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r"}
+
+_KINDS = {
+    "General_Category": ("gc",),
+    "gc": ("gc",),
+    "Script": ("sc",),
+    "sc": ("sc",),
+    "Script_Extensions": ("scx", "sc"),
+    "scx": ("scx", "sc"),
+}
+"""Values by what is before the sign of equality; a script without extensions of its own has none in the file."""
+
+
+@lru_cache(maxsize=64)
+def unicode_property(name: str) -> CharSet | None:
+    """The set of `\\p{name}`: all properties of ECMA-262. None for a name that is none."""
+    kind, equals, value = name.rpartition("=")
+    kinds = _KINDS.get(kind, ()) if equals else ("gc", "")
+    ranges = next((found for own in kinds if (found := _properties().get((own, value))) is not None), None)
+    return None if ranges is None else _code_points(ranges)
+
+
+@lru_cache(maxsize=1)
+def _properties() -> dict[tuple[str, str], str]:
+    """The code points of each property as the file has them, by kind and name."""
+    file = resources.files("jan_serve.constraint.regex").joinpath("unicode_properties.txt")
+    text = file.read_text(encoding="utf-8")
+    found: dict[tuple[str, str], str] = {}
+    for line in text.splitlines()[1:]:
+        kind, names, ranges = line.split("=")
+        found.update(((kind, name), ranges) for name in names.split(","))
+    return found
+
+
+def _code_points(ranges: str) -> CharSet:
+    """The set that a line of the file describes."""
+    found: list[tuple[int, int]] = []
+    end = 0
+    for part in ranges.split():
+        gap, _, more = part.partition("+")
+        first = end + int(gap, 36)
+        end = first + int(more or "0", 36) + 1
+        found.append((first, end - 1))
+    return tuple(found)
+
+
 _HEX = frozenset("0123456789abcdefABCDEF")
+_COUNTS = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 
 
 def parse_regex(pattern: str) -> Regex:
@@ -86,10 +230,10 @@ class _Parser:
         if c == ".":
             self.at += 1
             return Chars(DOT)
+        if self.text.startswith(("\\b", "\\B"), self.at):
+            self.at += 2
+            return Assertion(self.text[self.at - 1])
         if c == "\\":
-            if self.text[self.at + 1 : self.at + 2] in ("b", "B"):
-                self.at += 2
-                return Assertion(self.text[self.at - 1])
             return Chars(self._escape(in_class=False))
         if c in "*+?":
             raise self._fail(f"nothing to repeat before {c!r}")
@@ -130,31 +274,27 @@ class _Parser:
 
     def _bounds(self) -> tuple[int, int | None, int] | None:
         """(low, high, end) of a `{m,n}` at the current place, None where the brace is a literal."""
-        end = self.text.find("}", self.at)
-        body = self.text[self.at + 1 : end] if end >= 0 else ""
-        low, comma, high = body.partition(",")
-        if not (low.isascii() and low.isdigit()) or (high and not (high.isascii() and high.isdigit())):
+        found = _COUNTS.match(self.text, self.at)
+        if found is None:
             return None
+        low, comma, high = found.groups(default="")
         if max(len(low), len(high)) > 9:
             raise self._fail("repetition count too large")
-        upper = int(low) if not comma else int(high) if high else None
-        return int(low), upper, end + 1
+        return int(low), int(high or low) if high or not comma else None, found.end()
 
     def _quantified(self, atom: Regex, start: int) -> Regex:
-        c = self._peek()
         simple: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-        if c in simple and c:
-            low, high = simple[c]
-            self.at += 1
+        if (c := self._peek()) in simple:
+            low, high, end = *simple[c], self.at + 1
         elif c == "{" and (bounds := self._bounds()) is not None:
             low, high, end = bounds
-            if high is not None and high < low:
-                raise self._fail("repetition bounds out of order")
-            if max(low, high or 0) > MAX_PATTERN_COUNT:
-                raise self._fail(f"repetition count above {MAX_PATTERN_COUNT}")
-            self.at = end
         else:
             return atom
+        if high is not None and high < low:
+            raise self._fail("repetition bounds out of order")
+        if max(low, high or 0) > MAX_PATTERN_COUNT:
+            raise self._fail(f"repetition count above {MAX_PATTERN_COUNT}")
+        self.at = end
         if self._peek() == "?":
             self.at += 1
         if (c := self._peek()) and (c in "*+?" or (c == "{" and self._bounds() is not None)):
@@ -169,13 +309,9 @@ class _Parser:
         negated = self._peek() == "^"
         self.at += negated
         sets: list[CharSet] = []
-        while True:
-            c = self._peek()
+        while (c := self._peek()) != "]":
             if not c:
                 raise self._fail("unterminated character class", start)
-            if c == "]":
-                self.at += 1
-                break
             item_at = self.at
             low = self._class_atom()
             if self._peek() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
@@ -190,8 +326,8 @@ class _Parser:
                     sets.append(((low[0][0], high[0][0]),))
             else:
                 sets.append(low)
-        result = charset.union(*sets)
-        result = charset.complement(result) if negated else result
+        self.at += 1
+        result = charset.complement(charset.union(*sets)) if negated else charset.union(*sets)
         if not result:
             raise self._fail("a character class that matches nothing", start)
         return result
@@ -239,10 +375,8 @@ class _Parser:
             return ((ord(letter) % 32, ord(letter) % 32),)
         if c in "xu":
             return self._code_point(c, start)
-        if c.isascii() and c.isalpha():
-            if c in "aeAZzGhHRXQELNUK":
-                raise self._fail(f"\\{c} is not ECMA-262", start)
-            return charset.of_chars(c)
+        if c in "aeAZzGhHRXQELNUK":
+            raise self._fail(f"\\{c} is not ECMA-262", start)
         return charset.of_chars(c)
 
     def _code_point(self, kind: str, start: int) -> CharSet:

@@ -1,4 +1,4 @@
-"""References, pruning and renaming of whole grammars."""
+"""Names of rules under construction, and pruning of whole grammars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from jan_serve.constraint.ast import (
     optional,
     sequence,
 )
-from jan_serve.constraint.transform import prune
+from jan_serve.constraint.limits import MAX_RULES
+from jan_serve.constraint.rules import RuleBuilder, prune
+from jan_serve.errors import GrammarTooComplex
 
 A, B = Literal("a"), Literal("b")
 
@@ -61,3 +63,11 @@ def test_what_no_text_completes_is_pruned(name: str) -> None:
     grammar, expected = PRUNED[name]
     pruned = prune(grammar)
     assert (None if pruned is None else pruned.rules) == expected
+
+
+def test_the_number_of_rules_is_limited() -> None:
+    rules = RuleBuilder()
+    for number in range(1, MAX_RULES):
+        rules.reserve(f"r{number}")
+    with pytest.raises(GrammarTooComplex, match=str(MAX_RULES)):
+        rules.reserve("one-more")
