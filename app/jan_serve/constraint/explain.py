@@ -83,28 +83,21 @@ def all_changes(schema: Any) -> Iterator[Change]:
 
 def _named(nodes: dict[str, dict[str, Any]], refused: InvalidRequest) -> list[Change]:
     """Keywords near the place of a refusal."""
+    every = [Change(pointer, keyword, None) for pointer, node in nodes.items() for keyword in node]
+    every.sort(key=lambda change: -len(change.pointer))
     if isinstance(refused, InvalidSchema):
         # The mistake is the value of a keyword, or within it.
-        found = [
-            Change(pointer, keyword, None)
-            for pointer, node in nodes.items()
-            for keyword in node
-            if _is_within(refused.pointer, pointer + escape_token(keyword))
-        ]
-        return sorted(found, key=lambda change: -len(change.pointer))[:1]
+        at = refused.pointer
+        return [own for own in every if _is_within(at, own.pointer + escape_token(own.keyword))][:1]
     if not isinstance(refused, GrammarTooComplex | UnsupportedSchema):
         return []
-    found: list[Change] = []
+    place, found = refused.pointer or "", list[Change]()
     if isinstance(refused, UnsupportedSchema):
-        named = (
-            Change(pointer, refused.keyword, None)
-            for pointer, node in nodes.items()
-            if refused.keyword in node and _is_within(refused.pointer, pointer)
-        )
-        found = sorted(named, key=lambda change: -len(change.pointer))[:1]
+        found = [own for own in every if own.keyword == refused.keyword and _is_within(place, own.pointer)][
+            :1
+        ]
         if refused.keyword in GIVEN_UP and found:
             return found
-    place = refused.pointer or ""
     near = [
         Change(pointer, keyword, None)
         for pointer, node in nodes.items()
@@ -125,20 +118,20 @@ def _turning(schema: Any, nodes: dict[str, dict[str, Any]], change: Change) -> C
     at = ""
     for step in steps:
         if step in _TURNING and at in nodes:
-            return Change(at, step, "anyOf" if step == "oneOf" and "anyOf" not in nodes[at] else None)
+            return _given_up(nodes, at, step)
         at += f"/{step}"
     if _DEFINITIONS.isdisjoint(steps):
         return None
     # Any place may refer to this one.
-    return next(
-        (
-            Change(pointer, keyword, "anyOf" if keyword == "oneOf" and "anyOf" not in node else None)
-            for pointer, node in nodes.items()
-            for keyword in node
-            if keyword in _TURNING
-        ),
-        None,
+    turning = (
+        (pointer, keyword) for pointer, node in nodes.items() for keyword in node if keyword in _TURNING
     )
+    return next((_given_up(nodes, *place) for place in turning), None)
+
+
+def _given_up(nodes: dict[str, dict[str, Any]], pointer: str, keyword: str) -> Change:
+    is_choice = keyword == "oneOf" and "anyOf" not in nodes[pointer]
+    return Change(pointer, keyword, "anyOf" if is_choice else None)
 
 
 def changed(schema: Any, change: Change) -> Any:

@@ -16,11 +16,9 @@ _NATIVE_REPEAT = 32
 # A longer character class gets a rule, so it is written once.
 _LONG_CLASS = 100
 
-_CLASS_ESCAPES = {0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"} | {
-    0x0A: "\\n",
-    0x0D: "\\r",
-    0x09: "\\t",
-    0x22: '\\"',
+_CLASS_ESCAPES = {
+    **{0x5C: "\\\\", 0x5D: "\\]", 0x5B: "\\[", 0x5E: "\\x5E", 0x2D: "\\x2D"},
+    **{0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"'},
 }
 _LITERAL_ESCAPES = str.maketrans(
     {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -77,12 +75,10 @@ class _Printer:
         self._names = {name: name for name in grammar.rules}
         self._taken = {*grammar.rules, "root"}
         if grammar.root != "root":
+            self._names["root"] = self._fresh("root")
             self._names[grammar.root] = "root"
-            if "root" in grammar.rules:
-                self._names["root"] = self._fresh("root")
         self._extra: list[str] = []
-        self._powers: dict[tuple[str, int], str] = {}
-        self._upto: dict[tuple[str, int], str] = {}
+        self._powers: dict[str, str] = {}
         self._classes: dict[CharSet, str] = {}
 
     def _fresh(self, stem: str) -> str:
@@ -100,9 +96,8 @@ class _Printer:
         size = 0
         for name in order:
             lines.append(f"{self._names[name]} ::= {self._expr(rules[name])}")
-            if self._extra:
-                lines += self._extra
-                self._extra = []
+            lines += self._extra
+            self._extra = []
             size += len(lines[-1])
             if size > MAX_PRINTED_BYTES:
                 raise GrammarTooComplex(f"the grammar would be larger than {MAX_PRINTED_BYTES} bytes")
@@ -176,9 +171,8 @@ class _Printer:
 
     def _hoist(self, text: str, stem: str = "item") -> str:
         name = self._fresh(stem)
-        self._extra.append(
-            f"{name} ::= {text[1:-1] if text.startswith('(') and text.endswith(')') else text}"
-        )
+        is_group = text.startswith("(") and text.endswith(")")
+        self._extra.append(f"{name} ::= {text[1:-1] if is_group else text}")
         return name
 
     def _exactly(self, item: str, count: int) -> list[str]:
@@ -197,26 +191,23 @@ class _Printer:
         """A rule for exactly 2**power items."""
         if power == 0:
             return item
-        key = (item, power)
-        name = self._powers.get(key)
-        if name is None:
+        name = f"{item}-x{1 << power}"
+        if name not in self._powers:
             half = self._power(item, power - 1)
-            name = self._powers[key] = self._fresh(f"{item}-x{1 << power}")
-            self._extra.append(f"{name} ::= {half} {half}")
-        return name
+            self._powers[name] = self._fresh(name)
+            self._extra.append(f"{self._powers[name]} ::= {half} {half}")
+        return self._powers[name]
 
     def _at_most(self, item: str, count: int) -> str:
         """A rule for 0..count items, most significant power first. After any number of items at most one position per
         power is live, so stacks stay logarithmic."""
         if count <= _NATIVE_REPEAT:
             return f"{item}{{0,{count}}}" if count > 1 else f"{item}?"
-        key = (item, count)
-        name = self._upto.get(key)
-        if name is None:
+        name = f"{item}-to{count}"
+        if name not in self._powers:
             power = count.bit_length() - 1
-            name = self._upto[key] = self._fresh(f"{item}-to{count}")
-            full = self._power(item, power)
-            rest = count - (1 << power)
+            own = self._powers[name] = self._fresh(name)
+            full, rest = self._power(item, power), count - (1 << power)
             tail = f" {self._at_most(item, rest)}" if rest else ""
-            self._extra.append(f"{name} ::= {full}{tail} | {self._at_most(item, (1 << power) - 1)}")
-        return name
+            self._extra.append(f"{own} ::= {full}{tail} | {self._at_most(item, (1 << power) - 1)}")
+        return self._powers[name]

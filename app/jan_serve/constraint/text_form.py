@@ -6,7 +6,7 @@ in `EverySpelling`: any character may have all spellings, so `\\u0061` is an `a`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from functools import cached_property
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.ast import EMPTY, CharClass, Expr, Literal, RuleRef, choice, sequence
@@ -24,23 +24,10 @@ _SURROGATES: CharSet = ((0xD800, 0xDFFF),)
 _BMP: CharSet = ((0, 0xFFFF),)
 
 
-class Spelling(Protocol):
-    """A way to write decoded characters."""
-
-    tail: Expr
-
-    def chars(self, chars: CharSet) -> Expr:
-        """One character of a non-empty set."""
-        ...
-
-    def literal(self, text: str) -> Expr: ...
-
-
 class PlainText:
-    """Characters stand for themselves and nothing closes the text."""
+    """A way to write decoded characters: they stand for themselves, and `tail`, here nothing, closes the text."""
 
-    def __init__(self) -> None:
-        self.tail: Expr = EMPTY
+    tail: Expr = EMPTY
 
     def chars(self, chars: CharSet) -> Expr:
         """One character of a non-empty set."""
@@ -50,43 +37,36 @@ class PlainText:
         return Literal(text) if text else EMPTY
 
 
-class SingleQuoted:
+class SingleQuoted(PlainText):
     """Characters inside a string of Python between single quotes: line breaks and tabs as they are, or escaped."""
 
-    def __init__(self) -> None:
-        self.tail: Expr = Literal("'")
+    tail = Literal("'")
 
     def chars(self, chars: CharSet) -> Expr:
-        """One character of a non-empty set."""
         raw = charset.subtract(chars, charset.of_chars("'\\"))
-        escapes = [
-            Literal("\\" + by) for code, by in _PYTHON_ESCAPES.items() if charset.contains(chars, code)
-        ]
-        return choice([*([_one_of(raw)] if raw else []), *escapes])
+        escaped = [by for code, by in _PYTHON_ESCAPES.items() if charset.contains(chars, code)]
+        return choice([*([_one_of(raw)] if raw else []), *(Literal("\\" + by) for by in escaped)])
 
     def literal(self, text: str) -> Expr:
         return sequence([self.chars(charset.of_chars(c)) for c in text])
 
 
-class JsonText:
+class JsonText(PlainText):
     """Characters inside a JSON string; the closing quote ends the text."""
 
+    tail = Literal('"')
+
     def __init__(self, rules: RuleBuilder) -> None:
-        self.tail: Expr = Literal('"')
         self._rules = rules
         self._memo: dict[CharSet, Expr] = {}
         self._escapes: dict[CharSet, RuleRef] = {}
-        self._excluded: JsonText | None = None
 
-    @property
+    @cached_property
     def excluded(self) -> JsonText:
         """The form of texts that are excluded from texts of this form."""
-        if self._excluded is None:
-            self._excluded = EverySpelling(self._rules)
-        return self._excluded
+        return EverySpelling(self._rules)
 
     def chars(self, chars: CharSet) -> Expr:
-        """One decoded character of a non-empty set, in any spelling."""
         expr = self._memo.get(chars)
         if expr is None:
             raw = charset.intersect(chars, _RAW)
@@ -145,10 +125,6 @@ class JsonText:
 class EverySpelling(JsonText):
     """A JsonText with all spellings of JSON for each character."""
 
-    @property
-    def excluded(self) -> JsonText:
-        return self
-
     def _has_all(self, chars: CharSet) -> bool:
         return True
 
@@ -159,7 +135,7 @@ class EverySpelling(JsonText):
 class OneSpelling(JsonText):
     """A JsonText with one spelling for each character: escaped where JSON asks for it, as `json.dumps` does."""
 
-    @property
+    @cached_property
     def excluded(self) -> JsonText:
         return self
 

@@ -114,15 +114,9 @@ class StopMatcher:
         return held
 
     def _find(self, window: str, base: int) -> StopMatch | None:
-        best: StopMatch | None = None
-        for stop in self._stops:
-            index = window.find(stop)
-            if index < 0:
-                continue
-            found = StopMatch(stop, base + index, base + index + len(stop))
-            if best is None or (found.end, found.start) < (best.end, best.start):
-                best = found
-        return best
+        found = [(base + index, stop) for stop in self._stops if (index := window.find(stop)) >= 0]
+        matches = (StopMatch(stop, start, start + len(stop)) for start, stop in found)
+        return min(matches, key=lambda match: (match.end, match.start), default=None)
 
     def _partial(self, window: str) -> int:
         """Length of the longest suffix of `window` that begins a stop string."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, reduce
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeVar
 
 import msgspec
@@ -100,18 +102,13 @@ def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...]
             toggles[low] = toggles.get(low, 0) ^ bit
             if high < MAX_CODE_POINT:
                 toggles[high + 1] = toggles.get(high + 1, 0) ^ bit
-    cuts: list[int] = []
-    symbols: list[int] = []
+    intervals: list[tuple[int, int]] = []
     known: dict[int, int] = {}
     signature = 0
     for cut in sorted(toggles):
         signature ^= toggles[cut]
         spend(1 + len(sets) // 2048)
-        symbol = known.setdefault(signature, len(known))
-        if symbols and symbols[-1] == symbol:
-            continue
-        cuts.append(cut)
-        symbols.append(symbol)
+        intervals.append((cut, known.setdefault(signature, len(known))))
     members: list[list[int]] = [[] for _ in sets]
     for signature, symbol in known.items():
         spend(signature.bit_count() // 4)
@@ -119,7 +116,7 @@ def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...]
             bit = signature & -signature
             signature ^= bit
             members[bit.bit_length() - 1].append(symbol)
-    return tuple(cuts), tuple(symbols), members
+    return *_merged(intervals), members
 
 
 def complement(a: Dfa) -> Dfa:
@@ -166,19 +163,14 @@ def unite(a: Dfa, b: Dfa) -> Dfa:
     return minimize(_product(a, b, lambda x, y: x or y, both=False))
 
 
-def _merge_alphabets(all_of: Sequence[Dfa]) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
+def _merge_alphabets(all_of: Sequence[Dfa]) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, ...]]]:
     """The cuts of all, the symbols there, and what each symbol is to each automaton."""
     columns: dict[tuple[int, ...], int] = {}
-    cuts: list[int] = []
-    symbols: list[int] = []
+    intervals: list[tuple[int, int]] = []
     for cut in sorted({cut for each in all_of for cut in each.cuts}):
         column = tuple([each.symbols[bisect_right(each.cuts, cut) - 1] for each in all_of])
-        symbol = columns.setdefault(column, len(columns))
-        if symbols and symbols[-1] == symbol:
-            continue
-        cuts.append(cut)
-        symbols.append(symbol)
-    return cuts, symbols, list(columns)
+        intervals.append((cut, columns.setdefault(column, len(columns))))
+    return *_merged(intervals), list(columns)
 
 
 def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool) -> Dfa:
@@ -335,32 +327,24 @@ def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
     columns: dict[tuple[int, ...], int] = {}
     renamed = [columns.setdefault(column, len(columns)) for column in zip(*rows, strict=True)]
     table = tuple(zip(*columns, strict=True))
-    cuts: list[int] = []
-    symbols: list[int] = []
-    for cut, old in zip(a.cuts, a.symbols, strict=True):
-        symbol = renamed[old]
-        if not symbols or symbols[-1] != symbol:
-            cuts.append(cut)
-            symbols.append(symbol)
+    cuts, symbols = _merged(zip(a.cuts, (renamed[old] for old in a.symbols), strict=True))
     accepting = frozenset(i for i, state in enumerate(sample) if state in a.accepting)
-    return Dfa(tuple(cuts), tuple(symbols), table, accepting)
+    return Dfa(cuts, symbols, table, accepting)
+
+
+def _merged(intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cuts and symbols, neighbours with one symbol joined."""
+    joined = [next(own) for _, own in groupby(intervals, key=itemgetter(1))]
+    return tuple(cut for cut, _ in joined), tuple(symbol for _, symbol in joined)
 
 
 def begins_with_any(a: Dfa, chars: CharSet) -> bool:
     """Whether every text of these characters is the beginning of a word."""
     live = a.live_states()
     taken = [symbol for symbol, own in enumerate(a.symbol_sets()) if charset.intersect(own, chars)]
-    found = {0}
-    todo = [0]
-    while todo:
-        state = todo.pop()
-        spend(1 + len(taken) // 8)
-        if state not in live:
-            return False
-        new = {a.table[state][symbol] for symbol in taken} - found
-        found |= new
-        todo += new
-    return True
+    spend(len(live) * (1 + len(taken) // 8))
+    onward = reached([0], lambda state: [a.table[state][symbol] for symbol in taken if state in live])
+    return onward <= live
 
 
 def has_word(a: Dfa, low: int, high: int | None) -> bool:

@@ -5,18 +5,21 @@ place, and loops on one state as `x*`."""
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from jan_serve.constraint.ast import NEVER, Expr, RuleRef, choice, repeat, sequence
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
+from jan_serve.constraint.charset import CharSet
+from jan_serve.constraint.limits import spend
 from jan_serve.constraint.rules import RuleBuilder
-from jan_serve.constraint.text_form import Spelling
+from jan_serve.constraint.text_form import PlainText
 
 # A state that is written in place nests a group; llama.cpp parses groups recursively.
 _MAX_INLINE_DEPTH = 12
 
 
-def dfa_to_expr(dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
+def dfa_to_expr(dfa: Dfa, form: PlainText, rules: RuleBuilder, hint: str) -> Expr:
     """The words of `dfa`, each followed by the form's tail. NEVER if there is no word."""
     return _Writer(dfa, form, rules, hint).start()
 
@@ -24,28 +27,22 @@ def dfa_to_expr(dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> Expr
 class _Writer:
     """Writes the states of one DFA as rules, on demand."""
 
-    def __init__(self, dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> None:
+    def __init__(self, dfa: Dfa, form: PlainText, rules: RuleBuilder, hint: str) -> None:
         self._dfa = dfa
         self._form = form
         self._rules = rules
         self._hint = hint
         self._edges = dfa.live_edges()
-        self._uses = self._count_uses()
+        onward = (target for state, targets in self._edges.items() for target in targets if target != state)
+        self._uses = Counter([0, *onward])
         self._names: dict[int, str] = {}
         self._todo: list[int] = []
-
-    def _count_uses(self) -> Counter[int]:
-        uses: Counter[int] = Counter({0: 1})
-        for state, targets in self._edges.items():
-            uses.update(target for target in targets if target != state)
-        return uses
 
     def start(self) -> Expr:
         """The words from the start state on, with all rules written."""
         if 0 not in self._edges:
             return NEVER
-        in_loop = self._uses[0] > 1
-        expr = self._reference(0) if in_loop else self._body(0, 0)
+        expr = self._reference(0) if self._uses[0] > 1 else self._body(0, 0)
         while self._todo:
             state = self._todo.pop()
             self._rules.fill(self._names[state], self._body(state, 0))
@@ -74,33 +71,26 @@ class _Writer:
                 parts.append(repeat(self._form.chars(loop), 0, None))
             onward = [(target, chars) for target, chars in targets.items() if target != state]
             final = state in self._dfa.accepting
-            if len(onward) == 1 and not final:
-                target, chars = onward[0]
-                parts.append(self._form.chars(chars))
-                if self._uses[target] > 1:
-                    parts.append(self._continue(target, depth))
-                    return sequence(parts)
-                state = target
-            else:
+            if len(onward) != 1 or final:
                 break
+            [(state, chars)] = onward
+            parts.append(self._form.chars(chars))
+            if self._uses[state] > 1:
+                return sequence([*parts, self._continue(state, depth)])
         options: list[Expr] = [self._form.tail] if final else []
-        options += [
-            sequence([self._form.chars(chars), self._continue(target, depth + 1)]) for target, chars in onward
-        ]
-        parts.append(choice(options))
-        return sequence(parts)
+        for target, chars in onward:
+            options.append(sequence([self._form.chars(chars), self._continue(target, depth + 1)]))
+        return sequence([*parts, choice(options)])
 
 
 # A few words are written out: shorter to read, and one parse stack per word does no harm.
 _PLAIN_WORDS = 8
 
 
-class _Branch:
-    __slots__ = ("children", "is_word")
+class _Branch(dict[str, "_Branch"]):
+    """What follows a beginning of words, by the next character."""
 
-    def __init__(self) -> None:
-        self.children: dict[str, _Branch] = {}
-        self.is_word = False
+    is_word = False
 
 
 def _trie(words: tuple[str, ...]) -> _Branch:
@@ -108,15 +98,12 @@ def _trie(words: tuple[str, ...]) -> _Branch:
     for word in words:
         branch = root
         for c in word:
-            child = branch.children.get(c)
-            if child is None:
-                child = branch.children[c] = _Branch()
-            branch = child
+            branch = branch.setdefault(c, _Branch())
         branch.is_word = True
     return root
 
 
-def words_expr(words: tuple[str, ...], form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
+def words_expr(words: tuple[str, ...], form: PlainText, rules: RuleBuilder, hint: str) -> Expr:
     """One of the words, then the form's tail. NEVER without words."""
     if len(words) <= _PLAIN_WORDS:
         return choice([sequence([form.literal(word), form.tail]) for word in words]) if words else NEVER
@@ -125,12 +112,11 @@ def words_expr(words: tuple[str, ...], form: Spelling, rules: RuleBuilder, hint:
     while todo:
         branch, name = todo.pop()
         options: list[Expr] = [form.tail] if branch.is_word else []
-        for c, child in branch.children.items():
-            text = c
-            while not child.is_word and len(child.children) == 1:
-                step, child = next(iter(child.children.items()))
+        for text, child in branch.items():
+            while not child.is_word and len(child) == 1:
+                [(step, child)] = child.items()
                 text += step
-            if not child.children:
+            if not child:
                 options.append(sequence([form.literal(text), form.tail]))
             else:
                 ref = rules.reserve(hint, complete=True)
@@ -144,8 +130,80 @@ def words_expr(words: tuple[str, ...], form: Spelling, rules: RuleBuilder, hint:
 
 
 def other_words_expr(
-    words: tuple[str, ...], language: Dfa, form: Spelling, rules: RuleBuilder, hint: str
+    words: tuple[str, ...], language: Dfa, form: PlainText, rules: RuleBuilder, hint: str
 ) -> Expr:
     """Any word of `language` except these, then the form's tail. NEVER if there is none."""
     others = automata.complement(automata.from_words(set(words)))
     return dfa_to_expr(automata.intersect(language, others), form, rules, hint)
+
+
+_MAX_PLACES: Final = 2_000
+_TAIL_RULE_EVERY: Final = 8
+
+
+class LongTails:
+    """The words of an automaton of `low` to `high` characters, which no automaton can count: one has a state for each
+    length. Of a pattern that ends in any number of the same characters, as `^data:image/png;base64,[0-9A-Za-z+/=]*$`
+    does, only what comes before the tail is counted, and the tail is a repetition. levels: the states that words reach,
+    by length."""
+
+    def __init__(
+        self, edges: dict[int, dict[int, CharSet]], accepting: frozenset[int], levels: list[list[int]]
+    ):
+        self._edges = edges
+        self._accepting = accepting
+        self._levels = levels
+
+    def is_empty(self, low: int, high: int) -> bool:
+        """Whether no word has such a length."""
+        return not any(
+            low <= read <= high or (read < low and state in self._edges[state])
+            for read, states in enumerate(self._levels[: high + 1])
+            for state in states
+            if state in self._accepting
+        )
+
+    def expr(self, low: int, high: int, form: PlainText, rules: RuleBuilder, hint: str) -> Expr:
+        """The words of such a length, each followed by the form's tail. NEVER if there is none."""
+        following: dict[int, Expr] = {}
+        for read in range(min(len(self._levels) - 1, high), -1, -1):
+            following = {
+                state: self._from(state, low - read, high - read, form, following)
+                for state in self._levels[read]
+            }
+            if read % _TAIL_RULE_EVERY == 1:
+                following = {
+                    state: expr if expr == NEVER else rules.define(hint, expr, complete=True)
+                    for state, expr in following.items()
+                }
+        return following.get(0, NEVER)
+
+    def _from(self, state: int, low: int, high: int, form: PlainText, following: dict[int, Expr]) -> Expr:
+        """What follows a state, if it is low to high characters long."""
+        own = self._edges[state].get(state)
+        if own is not None:
+            return sequence([repeat(form.chars(own), max(low, 0), high), form.tail])
+        options = [form.tail] if state in self._accepting and low <= 0 else []
+        options += [
+            sequence([form.chars(chars), following[target]])
+            for target, chars in self._edges[state].items()
+            if target in following
+        ]
+        return choice(option for option in options if option != NEVER)
+
+
+def long_tails(dfa: Dfa) -> LongTails | None:
+    """The automaton, if words go on without end in single states only that they never leave."""
+    edges = dfa.live_edges()
+    if any(state in targets and len(targets) > 1 for state, targets in edges.items()):
+        return None
+    levels = [[0]] if 0 in edges else []
+    count = 1
+    while levels and levels[-1]:
+        onward = (target for state in levels[-1] if state not in edges[state] for target in edges[state])
+        levels.append(list(dict.fromkeys(onward)))
+        count += len(levels[-1])
+        spend(1 + len(levels[-1]) // 4)
+        if len(levels) > len(edges) + 1 or count > _MAX_PLACES:
+            return None
+    return LongTails(edges, dfa.accepting, levels)

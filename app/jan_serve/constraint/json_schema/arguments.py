@@ -86,7 +86,10 @@ def translate_arguments(
     knows which names have strings only. Raises as `enforce`, alone."""
     with budget(), ir.placed(ir.TRUE):
         document = Document(schema)
-        emitter = _emitter(Expander(document), notation, whitespace, order)
+        if notation.quote is not None and notation.stop is not None:
+            emitter: Emitter = _BareKeyEmitter(Expander(document), order, notation.quote, notation.stop)
+        else:
+            emitter = Emitter(Expander(document), whitespace=whitespace, order=order)
         writer = _Writer(emitter, notation, readings)
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = ast.choice([writer.object(spec) for spec in sets.object])
@@ -100,16 +103,6 @@ def translate_arguments(
         raise UnsupportedSchema("", "type", reason)
     most = {name: most for name, most in writer.most.items() if most is not None}
     return Translated(grammar, None, most)
-
-
-def _emitter(
-    expander: Expander, notation: ArgumentNotation, whitespace: Whitespace, order: PropertyOrder
-) -> Emitter:
-    if notation.quote is None:
-        return Emitter(expander, whitespace=whitespace, order=order)
-    if notation.stop is None:
-        raise ValueError("raw strings need a stop")
-    return _BareKeyEmitter(expander, order=order, quote=notation.quote, stop=notation.stop)
 
 
 class _Closing(NamedTuple):
@@ -250,10 +243,11 @@ class _Writer:
 
     def _argument(self, key: ast.Expr, hint: str, sets: ir.TypeSets) -> ast.Expr:
         """One argument, in each spelling of its type."""
-        slots = self._notation.argument
-        until = self._until_stop(key, sets)
-        if until is not None:
-            return until
+        slots, closing = self._notation.argument, self._closing
+        until = None if closing is None or self._has_others(sets) else text_until(sets.string, closing.stop)
+        if closing is not None and until is not None:
+            parts = (*slots[: slots.index(ArgumentPart.VALUE)], until, *closing.follows)
+            return self._filled(key, "string", ast.EMPTY, parts)
         if ArgumentPart.JSON_TYPE in slots or ArgumentPart.IS_STRING in slots:
             kinds = self._by_type(sets, hint)
         else:
@@ -261,18 +255,6 @@ class _Writer:
             whole = ast.choice([self._string(sets.string, hint), other])
             kinds = [("string", whole)]
         return ast.choice([self._filled(key, kind, value) for kind, value in kinds if value != ast.NEVER])
-
-    def _until_stop(self, key: ast.Expr, sets: ir.TypeSets) -> ast.Expr | None:
-        """An argument that is any raw string, or one of a bounded length."""
-        closing = self._closing
-        if closing is None or self._has_others(sets):
-            return None
-        until = text_until(sets.string, closing.stop)
-        if until is None:
-            return None
-        slots = self._notation.argument
-        parts = (*slots[: slots.index(ArgumentPart.VALUE)], until, *closing.follows)
-        return self._filled(key, "string", ast.EMPTY, parts)
 
     def _filled(
         self,
@@ -291,13 +273,10 @@ class _Writer:
         return ast.sequence([words[p] if isinstance(p, ArgumentPart) else p for p in slots])
 
     def _by_type(self, sets: ir.TypeSets, hint: str) -> list[tuple[str, ast.Expr]]:
-        parts = (
-            ("number", msgspec.structs.replace(ir.NO_VALUE, number=sets.number)),
-            ("boolean", msgspec.structs.replace(ir.NO_VALUE, boolean=sets.boolean)),
-            ("null", msgspec.structs.replace(ir.NO_VALUE, null=sets.null)),
-            ("object", msgspec.structs.replace(ir.NO_VALUE, object=sets.object)),
-            ("array", msgspec.structs.replace(ir.NO_VALUE, array=sets.array)),
-        )
+        kinds = ("number", "boolean", "null", "object", "array")
+        parts = [
+            (kind, msgspec.structs.replace(ir.NO_VALUE, **{kind: getattr(sets, kind)})) for kind in kinds
+        ]
         others = [(kind, self._other(part, hint)) for kind, part in parts if not part.is_nothing()]
         return [("string", self._string(sets.string, hint)), *others]
 
@@ -327,12 +306,12 @@ class _Writer:
         whole = self._emit.laid_out(value) if sets.array or sets.object else value
         if not self._notation.python_words:
             return whole
-        words = (
-            ("False", sets.boolean & ir.FALSE_ONLY),
-            ("True", sets.boolean & ir.TRUE_ONLY),
-            ("None", sets.null),
-        )
-        return ast.choice([whole, *(ast.Literal(word) for word, allowed in words if allowed)])
+        words = {
+            "False": sets.boolean & ir.FALSE_ONLY,
+            "True": sets.boolean & ir.TRUE_ONLY,
+            "None": sets.null,
+        }
+        return ast.choice([whole, *(ast.Literal(word) for word, allowed in words.items() if allowed)])
 
 
 _BARE: Final = strings.Pattern(r"""^[^\s\u0000-\u0020\u007f-\u00a0,:\[\](){}'"<]+$""")
@@ -346,16 +325,15 @@ def _is_bare(name: str) -> bool:
 class _BareKeyEmitter(Emitter):
     """Writes objects on one line. A name that does not read as one word stands between quotes."""
 
-    def __init__(self, expander: Expander, *, order: PropertyOrder, quote: ast.Expr, stop: str) -> None:
+    def __init__(self, expander: Expander, order: PropertyOrder, quote: ast.Expr, stop: str) -> None:
         """quote: around strings. stop: its text, which no string contains."""
         super().__init__(expander, whitespace=Whitespace.COMPACT, order=order)
         self._quote = quote
         self._stop = stop
 
     def string(self, allowed: StringSet, hint: str) -> ast.Expr:
-        if isinstance(allowed, strings.AnyString):
-            return self.shared("string")
-        return self._quoted(allowed, hint)
+        is_any = isinstance(allowed, strings.AnyString)
+        return self.shared("string") if is_any else self._quoted(allowed, hint)
 
     def name(self, allowed: StringSet, hint: str) -> ast.Expr:
         bare = strings.intersect(allowed, _BARE)
@@ -373,9 +351,8 @@ class _BareKeyEmitter(Emitter):
         return self._quoted(ANY_STRING, name) if name == "string" else super()._shared_body(name)
 
     def _quoted(self, allowed: StringSet, hint: str) -> ast.Expr:
-        until = text_until(
-            allowed, RawStop(self._stop, self._stop if isinstance(self._quote, ast.Special) else "")
-        )
+        special = self._stop if isinstance(self._quote, ast.Special) else ""
+        until = text_until(allowed, RawStop(self._stop, special))
         if until is not None:
             return ast.sequence([self._quote, until])
         return ast.sequence([self._quote, raw_text(allowed, self._stop, self.rules, hint), self._quote])

@@ -14,13 +14,13 @@ from jan_serve.constraint.json_schema.keywords import (
     ASSERTIONS,
     DROPPED,
     DYNAMIC_REFERENCES,
+    LATEST_DRAFT,
     REFERENCES,
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
     UNEVALUATED,
     declared_draft,
-    draft_of,
     known_keywords,
     meta_schema,
 )
@@ -127,13 +127,6 @@ def escape_token(token: str) -> str:
     return "/" + token.replace("~", "~0").replace("/", "~1")
 
 
-def _outer(pointer: str) -> Iterator[str]:
-    """The pointers around this one, the nearest first."""
-    while pointer:
-        pointer = pointer.rpartition("/")[0]
-        yield pointer
-
-
 def subschemas(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every object that is a schema, with its pointer, in the order of the document."""
     todo: list[tuple[str, Any]] = [("", schema)]
@@ -162,9 +155,10 @@ class Document:
     def __init__(self, root: Any) -> None:
         _check_depth(root)
         top = as_object(root) or {}
-        self.draft = draft_of(top.get("$schema"))
+        declared = declared_draft(top.get("$schema"))
+        self.draft = declared or LATEST_DRAFT
         self._declared = "$schema" in top
-        self.names_draft = declared_draft(top.get("$schema")) is not None
+        self.names_draft = declared is not None
         self._raw = root
         self.id_key = "id" if self.draft <= 4 else "$id"
         self._interned: dict[tuple[int, str, tuple[str, ...]], Subschema] = {}
@@ -342,7 +336,8 @@ class Document:
         """Every object schema in places where a schema is expected: the base URI around it, its own, its pointer."""
         bases: dict[str, str] = {}
         for pointer, members in subschemas(self._raw):
-            around = next((bases[outer] for outer in _outer(pointer) if outer in bases), "")
+            outer = (pointer.rsplit("/", steps)[0] for steps in range(1, pointer.count("/") + 1))
+            around = next((bases[place] for place in outer if place in bases), "")
             bases[pointer] = self.base_of(members, around)
             yield members, around, bases[pointer], pointer
 
@@ -395,8 +390,10 @@ def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
         while True:
             document = Document(_with(members, added))
             found = [uri for uri in document.outside() if uri in documents and uri not in added]
-            if "$schema" not in members and (named := _named_draft(documents[uri] for uri in found)):
-                members = {"$schema": named, **members}
+            named = ((as_object(documents[uri]) or {}).get("$schema") for uri in found)
+            draft = next((uri for uri in named if declared_draft(uri) is not None), None)
+            if draft is not None and "$schema" not in members:
+                members = {"$schema": draft, **members}
                 continue
             usable = {
                 uri: _named(uri, documents[uri], document)
@@ -408,12 +405,6 @@ def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
             added |= usable
     except (InvalidSchema, UnsupportedSchema):
         return schema
-
-
-def _named_draft(schemas: Iterable[Any]) -> str | None:
-    """The first known draft that one of the schemas names."""
-    named = ((as_object(schema) or {}).get("$schema") for schema in schemas)
-    return next((uri for uri in named if declared_draft(uri) is not None), None)
 
 
 def _with(members: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -62,10 +64,7 @@ def _counted_items(
     """One rule per (number of items, number of matches per `contains`), each capped where it no longer matters."""
     caps = tuple(c.low if c.high is None else c.high + 1 for c in spec.contains)
     last = max(len(spec.prefix), spec.low, 1, *(c.start for c in spec.contains), spec.high or 0)
-    size = last + 1
-    for cap in caps:
-        size *= cap + 1
-    if size > _MAX_STATES:
+    if (last + 1) * prod(cap + 1 for cap in caps) > _MAX_STATES:
         raise GrammarTooComplex("minContains, maxContains, minItems and maxItems multiply to too many states")
 
     def body(state: _Counts, follow: Callable[[_Counts], ast.Expr]) -> ast.Expr:
@@ -125,22 +124,19 @@ def _negated(emit: Emitter, conj: Conj, *, required: bool) -> Conj:
 
 def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
     """Whether the items differ whatever they are: at most one, or positional and pairwise disjoint."""
-    if spec.high is None:
-        return False
-    if spec.high <= 1:
-        return True
-    items = [spec.item(index) for index in range(min(spec.high, _MAX_UNIQUE_VALUES + 1))]
-    if spec.high > len(items):
+    if spec.high is None or spec.high > _MAX_UNIQUE_VALUES + 1:
         return False
     terms, expander = emit.expander.terms, emit.expander
-    return all(expander.is_nothing(terms.conjoin(a, b)) for i, a in enumerate(items) for b in items[i + 1 :])
+    return all(
+        expander.is_nothing(terms.conjoin(a, b)) for a, b in combinations(map(spec.item, range(spec.high)), 2)
+    )
 
 
 def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> ast.Expr:
     """One rule per set of values used so far; only for few values."""
-    if spec.contains and emit.compares_items:
-        return _compared(emit, whole, spec, hint)
     if spec.contains:
+        if emit.compares_items:
+            return _compared(emit, whole, spec, hint)
         raise UnsupportedSchema("", "uniqueItems", "together with contains")
     keys: dict[object, ast.Expr] = {}
     for conj in (*spec.prefix, spec.rest):
@@ -148,21 +144,11 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
             continue
         sets = emit.expander.expand(conj)
         found = _finite_values(emit, sets, hint)
-        if found is None:
+        if found is None or len(keys := keys | found) > _MAX_UNIQUE_VALUES:
             if emit.compares_items:
                 return _compared(emit, whole, spec, hint)
-            raise UnsupportedSchema(
-                "", "uniqueItems", "only decidable where the items have few possible values"
-            )
-        keys.update(found)
-    if len(keys) > _MAX_UNIQUE_VALUES and emit.compares_items:
-        return _compared(emit, whole, spec, hint)
-    if len(keys) > _MAX_UNIQUE_VALUES:
-        raise UnsupportedSchema(
-            "",
-            "uniqueItems",
-            f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values",
-        )
+            reason = f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values"
+            raise UnsupportedSchema("", "uniqueItems", reason)
     order = list(keys)
     high = len(order) if spec.high is None else min(spec.high, len(order))
     allowed = [

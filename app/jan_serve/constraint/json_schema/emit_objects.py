@@ -174,9 +174,8 @@ def _with_compared_names(emit: Emitter, spec: ObjectSpec, shape: Shape, few: Con
         return shape
     props = {name: conj for name, conj in spec.props.items() if name not in few}
     listed = [name for name in {*spec.props, *spec.required} if _may_be(emit, spec, name)]
-    emit.counted_names.append(
-        (msgspec.structs.replace(spec, props=props), automata.unite(names, automata.from_words(listed)))
-    )
+    all_names = automata.unite(names, automata.from_words(listed))
+    emit.counted_names.append((msgspec.structs.replace(spec, props=props), all_names))
     emit.compared_at = emit.compared_at or emit.conj
     if automata.longest_word(names) is not None:
         most += min(count_words(names, _MAX_NAMES), _MAX_NAMES)
@@ -229,15 +228,12 @@ def _needs_comparison(spec: ObjectSpec) -> UnsupportedSchema | None:
     """Why the names of an object must differ. A reader keeps one value of a name that is there twice: so the other
     names count as one, and none of them settles a condition on its value."""
     if spec.low > len(set(spec.required)) + 1:
-        keyword, reason = "minProperties", "names that are not listed cannot be counted where they may repeat"
-    elif any(exists.conj != TRUE for exists in spec.exists):
-        keyword, reason = (
-            "additionalProperties",
-            "the value of some property cannot be held where names may repeat",
-        )
-    else:
-        return None
-    return UnsupportedSchema("", keyword, reason)
+        reason = "names that are not listed cannot be counted where they may repeat"
+        return UnsupportedSchema("", "minProperties", reason)
+    if any(exists.conj != TRUE for exists in spec.exists):
+        reason = "the value of some property cannot be held where names may repeat"
+        return UnsupportedSchema("", "additionalProperties", reason)
+    return None
 
 
 def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> ast.Expr:
@@ -269,9 +265,7 @@ def _extras(
 
 def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> ast.Expr:
     if names == ANY_STRING:
-        if not listed:
-            return emit.name(ANY_STRING, hint)
-        return emit.name_outside(ANY_STRING, listed, hint)
+        return emit.name_outside(ANY_STRING, listed, hint) if listed else emit.name(ANY_STRING, hint)
     if isinstance(names, strings.NotIn) and isinstance(names.item, strings.OneOfStrings):
         return emit.name_outside(ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
     if strings.is_empty(names):
@@ -329,9 +323,8 @@ def _cap(shape: Shape) -> int:
     count = len(shape.fields)
     cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
     if (count + 1) * (min(cap, count + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
-        raise GrammarTooComplex(
-            "minProperties, maxProperties and the listed properties multiply to too many states"
-        )
+        reason = "minProperties, maxProperties and the listed properties multiply to too many states"
+        raise GrammarTooComplex(reason)
     return cap
 
 

@@ -12,7 +12,7 @@ from jan_serve.constraint import ast, charset
 from jan_serve.constraint.automata.dfa import begins_with_any
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr, words_expr
 from jan_serve.constraint.json_schema.scalars import strings
-from jan_serve.constraint.json_schema.scalars.long_strings import bounded_uri
+from jan_serve.constraint.json_schema.scalars.formats import bounded_uri
 from jan_serve.constraint.regex.language import (
     Piece,
     flat_pieces,
@@ -23,7 +23,7 @@ from jan_serve.constraint.regex.language import (
 )
 from jan_serve.constraint.regex.syntax import ANYTHING, Alternation, Concat, Loop, Regex
 from jan_serve.constraint.rules import RuleBuilder
-from jan_serve.constraint.text_form import JsonText, PlainText, Spelling
+from jan_serve.constraint.text_form import JsonText, PlainText
 from jan_serve.constraint.trial import can_be_followed
 from jan_serve.errors import GrammarTooComplex
 
@@ -41,8 +41,7 @@ def string_terminal(
 ) -> ast.Expr:
     """Every string of the set, in quotes. NEVER where the set is empty. lark_only: it may have
     what only Lark's terminals describe."""
-    found = long_string(allowed, form, rules)
-    if found is not None:
+    if (found := long_string(allowed, form, rules)) is not None:
         return found
     found, is_free = _structured(allowed, form, rules, hint), False
     if found is None and lark_only and (whole := _in_a_terminal(allowed, form, rules, hint)) is not None:
@@ -92,10 +91,8 @@ def _may_begin_with_any(allowed: strings.StringSet) -> bool:
 
 def _are_few(allowed: strings.StringSet) -> bool:
     """Whether a set is no intersection of many."""
-    return (
-        not isinstance(allowed, strings.AllOf)
-        or len(allowed.items) - len(_excluded(allowed)) <= strings.MOST_COMBINED
-    )
+    together = isinstance(allowed, strings.AllOf) and len(allowed.items) - len(_excluded(allowed))
+    return together <= strings.MOST_COMBINED
 
 
 def _excluded(allowed: strings.AllOf) -> list[strings.StringSet]:
@@ -156,13 +153,15 @@ def _combined(allowed: strings.StringSet, form: JsonText, rules: RuleBuilder, hi
     return ast.Except(whole, tuple(without)) if without else whole
 
 
-def string_expr(allowed: strings.StringSet, form: Spelling, rules: RuleBuilder, hint: str) -> ast.Expr:
+def string_expr(allowed: strings.StringSet, form: PlainText, rules: RuleBuilder, hint: str) -> ast.Expr:
     """Every string of the set, followed by the form's tail. NEVER where the set is empty."""
     found = _structured(allowed, form, rules, hint)
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint) if found is None else found
 
 
-def _structured(allowed: strings.StringSet, form: Spelling, rules: RuleBuilder, hint: str) -> ast.Expr | None:
+def _structured(
+    allowed: strings.StringSet, form: PlainText, rules: RuleBuilder, hint: str
+) -> ast.Expr | None:
     """See `string_expr`. None for a set that is written as an automaton."""
     if isinstance(allowed, strings.OneOfStrings):
         return words_expr(allowed.values, form, rules, hint)
@@ -222,7 +221,7 @@ def text_until(allowed: strings.StringSet, stop: RawStop) -> ast.Until | None:
     return ast.Until(low, allowed.high, stop.text, stop.special, section)
 
 
-def long_string(allowed: strings.StringSet, form: Spelling, rules: RuleBuilder) -> ast.Expr | None:
+def long_string(allowed: strings.StringSet, form: PlainText, rules: RuleBuilder) -> ast.Expr | None:
     """A whole string of the set, if it may be longer than one terminal can count: terminals of _PIECE characters each,
     and a last one. None for any other set."""
     pieces = _pieces(allowed)
@@ -233,10 +232,8 @@ def long_string(allowed: strings.StringSet, form: Spelling, rules: RuleBuilder) 
         return None
     item = form.chars(chars)
     whole = ast.repeat(item, _PIECE, _PIECE)
-    first, more = (
-        ast.Terminal(ast.sequence([ast.Literal('"'), whole])),
-        rules.define("piece", ast.Terminal(whole), complete=True),
-    )
+    first = ast.Terminal(ast.sequence([ast.Literal('"'), whole]))
+    more = rules.define("piece", ast.Terminal(whole), complete=True)
 
     def last(opening: str, least: int, most: int | None) -> ast.Expr:
         begin = [ast.Literal(opening)] if opening else []

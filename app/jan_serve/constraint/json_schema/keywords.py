@@ -55,11 +55,6 @@ DRAFTS = {
 LATEST_DRAFT = 2020
 
 
-def draft_of(uri: object) -> int:
-    """The draft that `$schema` names, the latest one where it names none that is known."""
-    return declared_draft(uri) or LATEST_DRAFT
-
-
 def declared_draft(uri: object) -> int | None:
     """The draft that `$schema` names, if it is known."""
     if not isinstance(uri, str):

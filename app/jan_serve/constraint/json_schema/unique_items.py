@@ -70,16 +70,12 @@ class ItemSet(NamedTuple):
 
     def kinds(self) -> frozenset[str]:
         """See `kinds_of`."""
-        has = (
-            ("string", self.words.accepting),
-            ("scalar", self.others().accepting),
-            ("container", self.containers),
-        )
-        return frozenset(kind for kind, any_of in has if any_of)
-
-    def is_open(self) -> bool:
-        """Whether there is always another one."""
-        return self.most() is None
+        has = {
+            "string": self.words.accepting,
+            "scalar": self.others().accepting,
+            "container": self.containers,
+        }
+        return frozenset(kind for kind, any_of in has.items() if any_of)
 
     def most(self) -> int | None:
         """How many there are, or MAX_ITEMS of more; None where there is no end."""
@@ -104,7 +100,10 @@ def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[ast.Expr,
         count = items[0].most()
         if count is not None:
             spec = replace(spec, high=count if spec.high is None else min(spec.high, count))
-    elif any(_may_run_out(item, at, is_rest=at == len(spec.prefix)) for at, item in enumerate(items)):
+    elif any(
+        (count := item.most()) is not None and (count <= at or at == len(spec.prefix))
+        for at, item in enumerate(items)
+    ):  # all items of a position may be there before it
         raise UnsupportedSchema("", "uniqueItems", "of items by position, of which few may be left")
     if spec.high is not None and spec.high < max(spec.low, 1):
         return ast.NEVER, items
@@ -138,13 +137,12 @@ def counted_set(emit: Emitter, spec: ArraySpec) -> ItemSet:
         spec.prefix
         or spec.high is not None
         or items[0].containers
-        or not items[0].is_open()
+        or items[0].most() is not None
         or any(c.high is not None for c in spec.contains)
         or any(n is not None and n < c.low for n, c in zip(counts, spec.contains, strict=True))
     ):
-        raise UnsupportedSchema(
-            "", "uniqueItems", "together with contains, unless any number of scalars may be beside those"
-        )
+        reason = "together with contains, unless any number of scalars may be beside those"
+        raise UnsupportedSchema("", "uniqueItems", reason)
     return items[0]
 
 
@@ -157,12 +155,6 @@ def compared_item(emit: Emitter, conj: Conj, hint: str) -> ast.Expr:
 def kinds_of(all_of: Iterable[TypeSets]) -> frozenset[str]:
     """Strings, other scalars, and arrays and objects: what the first character of an item tells apart."""
     return frozenset[str]().union(*(_item_set(sets).kinds() for sets in all_of))
-
-
-def _may_run_out(item: ItemSet, at: int, *, is_rest: bool) -> bool:
-    """Whether all items of a position may be there before it."""
-    count = item.most()
-    return count is not None and (is_rest or count <= at)
 
 
 def _item_set(sets: TypeSets) -> ItemSet:
@@ -232,7 +224,7 @@ def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
     if spec.high is not None or spec.contains:
         return False
     if spec in emit.held or spec.unique:
-        return _item_set(emit.expander.expand(spec.rest)).is_open()
+        return _item_set(emit.expander.expand(spec.rest)).most() is None
     return has_value(emit.expander, spec.rest)
 
 
@@ -259,9 +251,8 @@ def _distinct(kinds: list[tuple[LastValue, Container[str | int]]]) -> list[LastV
     """The last values, where none stands before the end of another kind. kinds: with the places that each may have."""
     for last, _ in kinds:
         if any(last.place in places and own.place != last.place for own, places in kinds):
-            raise UnsupportedSchema(
-                "", "uniqueItems", "of alternatives, one of which goes on where another ends"
-            )
+            reason = "of alternatives, one of which goes on where another ends"
+            raise UnsupportedSchema("", "uniqueItems", reason)
     return [last for last, _ in kinds]
 
 
@@ -306,14 +297,10 @@ def _last_member(emit: Emitter, spec: ObjectSpec, depth: int) -> LastValue:
 def _array_with_last(emit: Emitter, spec: ArraySpec, last: LastValue, hint: str) -> ast.Expr:
     """Its items as always, but for the last one."""
     spec = emit.expander.algebra.trimmed(spec)
-    conjs = [spec.item(position) for position in range(int(last.place))]
-    end = _item(emit, emit.expander.expand(spec.item(len(conjs))), last.values, hint)
-    items = row(
-        emit,
-        replace(spec, prefix=(*conjs, spec.item(len(conjs)))),
-        [*[emit.value(conj, f"{hint}-item") for conj in conjs], end],
-        hint,
-    )
+    *conjs, end = [spec.item(position) for position in range(int(last.place) + 1)]
+    last_item = _item(emit, emit.expander.expand(end), last.values, hint)
+    exprs = [*(emit.value(conj, f"{hint}-item") for conj in conjs), last_item]
+    items = row(emit, replace(spec, prefix=(*conjs, end)), exprs, hint)
     return emit.brackets("[", items, "]", may_be_empty=spec.low == 0)
 
 
@@ -323,12 +310,10 @@ def _object_with_last(emit: Emitter, spec: ObjectSpec, last: LastValue, hint: st
     for name in _listed(spec):
         conj = emit.expander.algebra.lookup(spec, name)
         if name in spec.required or not emit.expander.is_nothing(conj):
-            is_last = name == last.place
-            value = (
-                _item(emit, emit.expander.expand(conj), last.values, name)
-                if is_last
-                else emit.value(conj, name)
-            )
+            if name == last.place:
+                value = _item(emit, emit.expander.expand(conj), last.values, name)
+            else:
+                value = emit.value(conj, name)
             entries[name] = ast.sequence([emit.key(name), emit.colon(), value])
     end = entries.pop(str(last.place))
     is_needed = last.place in spec.required
@@ -397,21 +382,14 @@ def automaton_of(dfa: automata.Dfa) -> Automaton:
     live = dfa.live_edges()
     order = [0, *sorted(live.keys() - {0})]
     numbers = {state: number for number, state in enumerate(order)}
-    edges = tuple(
-        tuple(
-            sorted(
-                (low, high, numbers[target])
-                for target, chars in live.get(state, {}).items()
-                for low, high in charset.subtract(chars, automata.SURROGATES)
-            )
-        )
-        for state in order
-    )
+    edges: list[tuple[tuple[int, int, int], ...]] = []
+    for state in order:
+        onward = [(to, charset.subtract(own, automata.SURROGATES)) for to, own in live.get(state, {}).items()]
+        edges.append(tuple(sorted((low, high, numbers[to]) for to, own in onward for low, high in own)))
     if sum(map(len, edges)) > MAX_EDGES:
-        raise GrammarTooComplex(
-            f"the items of uniqueItems, or the names above them, need more than {MAX_EDGES} edges"
-        )
-    return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
+        reason = f"the items of uniqueItems, or the names above them, need more than {MAX_EDGES} edges"
+        raise GrammarTooComplex(reason)
+    return Automaton(tuple(edges), frozenset(numbers[state] for state in dfa.accepting))
 
 
 def _count(words: automata.Dfa, numbers: automata.Dfa, literals: int) -> int | None:

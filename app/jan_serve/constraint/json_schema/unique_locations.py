@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa, endless_states
 from jan_serve.constraint.json_schema.expand import Expander
-from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unique_items import automaton_of, is_within, kinds_of, texts_of
 from jan_serve.constraint.json_schema.unlisted_names import name_classes
 from jan_serve.constraint.limits import spend
+from jan_serve.constraint.rules import users_of
 from jan_serve.core.constraint import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
@@ -85,9 +88,10 @@ class _Locations:
             self._todo.append(conjs)
             spend(1 + len(conjs))
             if number > MAX_LOCATIONS:
-                raise GrammarTooComplex(
+                reason = (
                     f"the documents have more than {MAX_LOCATIONS} places that differ, beside {self._keyword}"
                 )
+                raise GrammarTooComplex(reason)
         return number
 
     def _location(self, conjs: frozenset[Conj]) -> Location:
@@ -98,19 +102,15 @@ class _Locations:
         names = dict.fromkeys(name for spec in objects for name in (*spec.props, *spec.required))
         lookup = self._expander.algebra.lookup
         classes = [(others, self._number(below)) for others, below in self._classes(objects)]
-        alike = len({number for _, number in classes}) == 1
+        other = NOWHERE
+        if len({number for _, number in classes}) == 1:
+            (_, other), classes = classes[0], []
         return Location(
             {name: self._number(lookup(spec, name) for spec in objects) for name in names},
-            classes[0][1] if alike else NOWHERE,
+            other,
             self._number(conj for spec in arrays for conj in spec.items()),
             self._unique_number(arrays),
-            ()
-            if alike
-            else tuple(
-                (automaton_of(strings.string_dfa(others)), number)
-                for others, number in classes
-                if number != NOWHERE
-            ),
+            tuple((automaton_of(strings.string_dfa(own)), at) for own, at in classes if at != NOWHERE),
             self._unlisted_number(objects),
         )
 
@@ -137,15 +137,11 @@ class _Locations:
         if not found:
             return NOWHERE
         self._missing.difference_update(found)
-        others = {
-            spec
-            for spec in arrays
-            if spec not in self._unique
-            and (spec.high is None or spec.high > 1)
-            and not self._is_apart(spec, found)
-        }
-        if others:
-            raise AlsoHeld(frozenset(others))
+        several = (
+            spec for spec in arrays if spec not in self._unique and (spec.high is None or spec.high > 1)
+        )
+        if others := frozenset(spec for spec in several if not self._is_apart(spec, found)):
+            raise AlsoHeld(others)
         wider: list[ArraySpec] = []
         for spec in found:  # where the items of a narrower array differ, a wider one may go on
             if not any(self._covers(other, spec) for other in wider):
@@ -177,15 +173,12 @@ class _Locations:
         if not found:
             return NOWHERE
         self._missing_names = [spec for spec in self._missing_names if spec not in objects]
-        names = next(
-            (
-                names
-                for spec, names in found
-                if all(self._fits(other, spec, names) for other in objects if other != spec)
-            ),
-            None,
+        fitting = (
+            names
+            for spec, names in found
+            if all(self._fits(other, spec, names) for other in objects if other != spec)
         )
-        if names is None:
+        if (names := next(fitting, None)) is None:
             raise self._refused("where another object may be at the same place")
         for number, known in enumerate(self._names):
             if _equal(known, names):
@@ -198,7 +191,8 @@ class _Locations:
         own = next((own for spec, own in self._counted if spec == other), None)
         if own is not None and _equal(own, names):
             return True
-        if not _is_closed(self._expander.terms, other):
+        false = self._expander.terms.false
+        if not any(rule.conj == false and rule.names == ANY_STRING for rule in other.rules):
             return False
         lookup = self._expander.algebra.lookup
         conjs = {name: lookup(other, name) for name in (*other.props, *other.required)}
@@ -212,10 +206,6 @@ class _Locations:
 def _described(spec: ArraySpec) -> str:
     conj = next((conj for conj in spec.items() if conj), None)
     return "one of any items" if conj is None else f"one of items as at {conj[0].subschema.pointer or '/'}"
-
-
-def _is_closed(terms: Terms, spec: ObjectSpec) -> bool:
-    return any(rule.conj == terms.false and rule.names == ANY_STRING for rule in spec.rules)
 
 
 def _meets(names: Dfa, listed: str) -> bool:
@@ -248,27 +238,25 @@ def _pruned(
     names_repeat: bool,
 ) -> Uniqueness:
     """The uniqueness without the locations below which nothing is compared."""
-    users: dict[int, list[int]] = {}
-    for number, location in enumerate(locations):
-        below = (target for _, target in location.classes)
-        for target in (*location.names.values(), location.other, location.items, *below):
-            users.setdefault(target, []).append(number)
+    users = users_of(
+        {
+            number: [*own.names.values(), own.other, own.items, *(target for _, target in own.classes)]
+            for number, own in enumerate(locations)
+        }
+    )
     compared = (at for at, own in enumerate(locations) if own.unique != NOWHERE or own.unlisted != NOWHERE)
     kept = automata.reached(compared, lambda number: users.get(number, ()))
     numbers = {old: new for new, old in enumerate(sorted(kept))}
-    return Uniqueness(
-        tuple(
-            Location(
-                {name: numbers.get(target, NOWHERE) for name, target in location.names.items()},
-                numbers.get(location.other, NOWHERE),
-                numbers.get(location.items, NOWHERE),
-                location.unique,
-                tuple((names, numbers[target]) for names, target in location.classes if target in numbers),
-                location.unlisted,
-            )
-            for location in (locations[old] for old in sorted(kept))
-        ),
-        unique,
-        unlisted,
-        names_repeat,
+    renumbered = tuple(
+        replace(
+            location,
+            names={name: numbers.get(target, NOWHERE) for name, target in location.names.items()},
+            other=numbers.get(location.other, NOWHERE),
+            items=numbers.get(location.items, NOWHERE),
+            classes=tuple(
+                (names, numbers[target]) for names, target in location.classes if target in numbers
+            ),
+        )
+        for location in map(locations.__getitem__, numbers)
     )
+    return Uniqueness(renumbered, unique, unlisted, names_repeat)

@@ -15,16 +15,13 @@ from jan_serve.constraint.ast import Brackets, CharClass, Choice, Expr, Literal,
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet, complement
 from jan_serve.constraint.layout import COMPACT, INDENTED, SPACED, Layout
 
-_SURROGATES = ((0xD800, 0xDFFF),)
-
-
 LAZY: Final = "[lazy]"
 """Follows the name of a rule that ends with its first text."""
 
 
 def spelled_out(text: str) -> str:
     """The body of a rule for exactly this text, one character a terminal."""
-    if _is_plain(text):
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return '"' + '" "'.join(text) + '"'
     return " ".join([quote_literal(c) for c in text])
 
@@ -53,10 +50,6 @@ _ESCAPES: Final = _Escapes(
 
 def quote_literal(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
 def quote_until(expr: Until) -> str:
@@ -101,8 +94,7 @@ def quote_class(chars: CharSet) -> str:
 
 def _without_surrogates(low: int, high: int) -> list[tuple[int, int]]:
     """The parts of a range that text can hold; the regex engine knows no surrogates."""
-    first, last = _SURROGATES[0]
-    return [(a, b) for a, b in ((low, min(high, first - 1)), (max(low, last + 1), high)) if a <= b]
+    return [(a, b) for a, b in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high)) if a <= b]
 
 
 def _codes(text: str) -> str:
@@ -134,9 +126,7 @@ def quote_regex(expr: Expr) -> str | None:
 
 
 def _alternatives(expr: Expr, groups: int) -> str | None:
-    if type(expr) is Choice:
-        return _joined("|", expr.items, groups)
-    return _sequence(expr, groups)
+    return _joined("|", expr.items, groups) if type(expr) is Choice else _sequence(expr, groups)
 
 
 def _sequence(expr: Expr, groups: int) -> str | None:
@@ -147,13 +137,8 @@ def _sequence(expr: Expr, groups: int) -> str | None:
 
 def _joined(separator: str, items: tuple[Expr, ...], groups: int) -> str | None:
     write = _sequence if separator else _item
-    parts: list[str] = []
-    for item in items:
-        part = write(item, groups)
-        if part is None:
-            return None
-        parts.append(part)
-    return separator.join(parts)
+    parts = [write(item, groups) for item in items]
+    return None if None in parts else separator.join(filter(None, parts))
 
 
 def _item(expr: Expr, groups: int) -> str | None:
@@ -165,15 +150,15 @@ def _item(expr: Expr, groups: int) -> str | None:
     if groups >= _MAX_GROUPS:
         return None
     if type(expr) is Repeat:
-        if type(expr.item) is CharClass:
-            part = _item(expr.item, groups)
-            return None if part is None else part + bounds(expr)
-        part = _alternatives(expr.item, groups + 1)
-        return None if part is None else f"({part}){bounds(expr)}"
-    if type(expr) is Sequence or type(expr) is Choice:
-        part = _alternatives(expr, groups + 1)
-        return None if part is None else f"({part})"
-    return None
+        is_class = type(expr.item) is CharClass
+        part = _item(expr.item, groups) if is_class else _group(expr.item, groups)
+        return None if part is None else part + bounds(expr)
+    return _group(expr, groups) if type(expr) is Sequence or type(expr) is Choice else None
+
+
+def _group(expr: Expr, groups: int) -> str | None:
+    part = _alternatives(expr, groups + 1)
+    return None if part is None else f"({part})"
 
 
 PARAMETER: Final = "::_"
@@ -221,12 +206,7 @@ def closing_rule(brackets: Brackets) -> str:
     return f"layout_close_{_BRACKETS[brackets.closing]}::_"
 
 
-def _units() -> str:
-    return " | ".join(
-        f"{spelled_out(layout.unit or '')} %if eq({_LAYOUT}, {_NUMBERS[layout.name]})" for layout in INDENTED
-    )
-
-
+_UNITS: Final = (f"{spelled_out(own.unit or '')} %if eq({_LAYOUT}, {_NUMBERS[own.name]})" for own in INDENTED)
 # No rule is empty under a condition: llguidance takes it for empty always. The recursion is on the right, where each
 # level begins at another position.
 HELPERS: Final = (
@@ -243,6 +223,6 @@ HELPERS: Final = (
     f'layout_line::_: "\\n" %if is_zeros({_DEPTH}) | "\\n" layout_indentation::_ %if ge({_DEPTH}, 1)',
     f"layout_indentation::_: layout_unit::_ %if eq({_DEPTH}, 1)"
     f" | layout_unit::_ layout_indentation::decr({_DEPTH}) %if ge({_DEPTH}, 2)",
-    f"layout_unit::_: {_units()}",
+    f"layout_unit::_: {' | '.join(_UNITS)}",
 )
 """Definitions that parametric rules refer to."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -24,14 +25,7 @@ from jan_serve.constraint.lark.references import (
     solve,
 )
 from jan_serve.constraint.lark.unordered_members import UnorderedWriter, are_counted
-from jan_serve.constraint.layout import (
-    LAYOUTS,
-    SPACED,
-    Layout,
-    Nesting,
-    laid_rules,
-    layout_uses,
-)
+from jan_serve.constraint.layout import LAYOUTS, SPACED, Layout, Nesting, laid_rules, layout_uses
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS
 from jan_serve.constraint.rules import has_node, references
 from jan_serve.core.constraint import SpecialText
@@ -81,10 +75,8 @@ def print_lark_open(
 
 def _print(printer: _Printer, terminals: bool) -> LarkText:
     if terminals:
-        try:
+        with suppress(NotRegular):
             return printer.print(terminals=True)
-        except NotRegular:
-            pass
     return printer.print(terminals=False)
 
 
@@ -96,11 +88,8 @@ class _Printer:
     def __init__(
         self, grammar: ast.Grammar, holes: Mapping[str, str], layouts: tuple[Layout, ...], laid: set[str]
     ) -> None:
-        self._rules = grammar.rules
-        self._root = grammar.root
-        self._holes = holes
-        self._laid = laid
-        self._layouts = layouts
+        self._rules, self._root = grammar.rules, grammar.root
+        self._holes, self._laid, self._layouts = holes, laid, layouts
 
     def print(self, *, terminals: bool) -> LarkText:
         self._with_terminals = terminals
@@ -225,12 +214,10 @@ class _Printer:
         return self._rule_item(expr.item)
 
     def _special(self, text: str) -> str:
-        known = self._specials.get((text, ""))
-        if known is None:
-            known = self._specials[text, ""] = SpecialText(
-                self._fresh("special"), text, notation.spelled_out(text)
-            )
-        return known.rule
+        if (text, "") not in self._specials:
+            rule = self._fresh("special")
+            self._specials[text, ""] = SpecialText(rule, text, notation.spelled_out(text))
+        return self._specials[text, ""].rule
 
     def _until(self, expr: ast.Until) -> str:
         body = notation.quote_until(expr)
@@ -244,13 +231,11 @@ class _Printer:
         """A rule that is `spelled` where the vocabulary does not have the control token of the stop."""
         known = self._specials.get((expr.special, spelled))
         if known is None:
-            special = self._special(expr.special)
+            with_token = self._special(expr.special)
             may_be_empty = expr.low == 0 and expr.stop == expr.special
-            if may_be_empty and expr.high == 0:
-                with_token = special
-            else:
+            if not may_be_empty or expr.high != 0:
                 before = self._named(notation.quote_before(expr), "T")
-                with_token = f"{before}{'?' if may_be_empty else ''} {special}"
+                with_token = f"{before}{'?' if may_be_empty else ''} {with_token}"
             known = SpecialText(self._fresh("until"), expr.special, spelled, with_token)
             self._specials[expr.special, spelled] = known
         return known.rule
@@ -275,12 +260,10 @@ class _Printer:
 
     def _in_each_layout(self, item: ast.Expr) -> str:
         outer = self._form
-        texts: list[str] = []
+        texts: dict[str, None] = {}
         for layout in self._layouts:
             self._form = layout
-            text = self._rule(item)
-            if text not in texts:
-                texts.append(text)
+            texts[self._rule(item)] = None
         self._form = outer
         return " | ".join(texts)
 
@@ -477,14 +460,14 @@ class _Printer:
         known = self._terminals.get(name)
         if known is not None:
             return known
-        for group in components(name, self._unprinted):
+        for group in components(
+            name, lambda name: sorted(references(self._rules[name]) - self._terminals.keys())
+        ):
             if len(group) == 1 and group[0] not in references(self._rules[group[0]]):
                 self._terminals[group[0]] = self._group(self._terminal(self._rules[group[0]]))
             else:
                 bodies = {member: self._rules[member] for member in group}
-                solved = solve(bodies, self._terminal_item, self._group)
-                for member, text in solved.items():
-                    self._terminals[member] = text
+                self._terminals |= solve(bodies, self._terminal_item, self._group)
         return self._terminals[name]
 
     def _group(self, text: str) -> str:
@@ -492,6 +475,3 @@ class _Printer:
         if notation.is_atom(text) and len(text) <= _INLINE:
             return text
         return f"({text})" if len(text) <= _INLINE else self._named(text, "P")
-
-    def _unprinted(self, name: str) -> list[str]:
-        return sorted(t for t in references(self._rules[name]) if t not in self._terminals)

@@ -130,12 +130,10 @@ def solve(
     `name` makes a printed alternation fit to stand in a sequence. Raises NotRegular."""
     if len(bodies) > _MAX_RULES:
         raise NotRegular
-    rows: dict[str, Row] = {}
+    rows: dict[str, Row] = {rule: {} for rule in bodies}
     for rule, body in bodies.items():
-        row: Row = {}
         for before, target in _split(body, set(bodies)):
-            row.setdefault(target, []).append("" if before == ast.EMPTY else render(before))
-        rows[rule] = row
+            rows[rule].setdefault(target, []).append("" if before == ast.EMPTY else render(before))
     order: list[str] = []
     left = list(rows)
     while left:
@@ -162,21 +160,19 @@ def _split(expr: ast.Expr, own: set[str]) -> list[tuple[ast.Expr, str | None]]:
     """The expression as alternatives of (text, rule that follows)."""
     if own.isdisjoint(references(expr)):
         return [(expr, None)]
-    if isinstance(expr, ast.RuleRef):
-        return [(ast.EMPTY, expr.name)]
-    if isinstance(expr, ast.Terminal):
-        return _split(expr.item, own)
-    if isinstance(expr, ast.Choice):
-        return [pair for item in expr.items for pair in _split(item, own)]
-    if isinstance(expr, ast.Sequence):
-        before = expr.items[:-1]
-        if any(not own.isdisjoint(references(item)) for item in before):
+    match expr:
+        case ast.RuleRef(name):
+            return [(ast.EMPTY, name)]
+        case ast.Terminal(item):
+            return _split(item, own)
+        case ast.Choice(items):
+            return [pair for item in items for pair in _split(item, own)]
+        case ast.Sequence((*before, last)) if own.isdisjoint(references(ast.Sequence(tuple(before)))):
+            return [(ast.sequence([*before, text]), target) for text, target in _split(last, own)]
+        case ast.Repeat(item, 0, 1):
+            return [(ast.EMPTY, None), *_split(item, own)]
+        case _:
             raise NotRegular
-        return [(ast.sequence([*before, text]), target) for text, target in _split(expr.items[-1], own)]
-    assert isinstance(expr, ast.Repeat)
-    if (expr.low, expr.high) != (0, 1):
-        raise NotRegular
-    return [(ast.EMPTY, None), *_split(expr.item, own)]
 
 
 def _eliminate(rows: dict[str, Row], rule: str, later: list[str], name: Callable[[str], str]) -> None:
@@ -220,15 +216,14 @@ def by_content(lark: LarkText) -> GrammarPiece:
     rules with a parameter have its mark."""
     lines = [line.split(": ", 1) for line in lark.text.splitlines()]
     bodies = {_own_name(header): body for header, body in lines}
-    bodies |= {
-        special.rule: f"{special.spelled} | {special.with_token}"
-        for special in lark.specials
-        if special.with_token
-    }
-    uses = {name: _names_in(body, bodies) for name, body in bodies.items()}
-    names = {
-        special.rule: f"special_{_hash(special.text)}" for special in lark.specials if not special.with_token
-    }
+    names: dict[str, str] = {}
+    for special in lark.specials:
+        if special.with_token:
+            bodies[special.rule] = f"{special.spelled} | {special.with_token}"
+        else:
+            names[special.rule] = f"special_{_hash(special.text)}"
+    pieces = {name: dict.fromkeys(PIECES.findall(body)) for name, body in bodies.items()}
+    uses = {name: [piece for piece in own if piece in bodies] for name, own in pieces.items()}
     for group in components("start", uses.__getitem__):
         names.update(_names_of(group, bodies, uses, names))
     named = {
@@ -244,15 +239,9 @@ def by_content(lark: LarkText) -> GrammarPiece:
 
 
 def _renamed_special(special: SpecialText, names: Mapping[str, str]) -> SpecialText:
-    rule = names[special.rule]
-    if not special.with_token:
-        return replace(special, rule=rule)
-    return replace(
-        special,
-        rule=rule,
-        spelled=_renamed(special.spelled, names),
-        with_token=_renamed(special.with_token, names),
-    )
+    rule, with_token = names[special.rule], _renamed(special.with_token, names)
+    spelled = _renamed(special.spelled, names) if with_token else special.spelled
+    return replace(special, rule=rule, spelled=spelled, with_token=with_token)
 
 
 def _with_named_characters(bodies: Mapping[str, str]) -> dict[str, str]:
@@ -268,10 +257,8 @@ def _with_named_characters(bodies: Mapping[str, str]) -> dict[str, str]:
         characters[name] = text
         return name
 
-    written = {
-        header: body if header[0].isupper() else PIECES.sub(named, body) for header, body in bodies.items()
-    }
-    return written | characters
+    rules = {header: PIECES.sub(named, body) for header, body in bodies.items() if not header[0].isupper()}
+    return {**bodies, **rules, **characters}
 
 
 def _own_name(header: str) -> str:
@@ -289,10 +276,6 @@ def _names_of(
     numbered = {name: f"{_IN_CYCLE}{number}" for number, name in enumerate(ordered)}
     whole = "\n".join(_renamed(bodies[name], {**known, **numbered}) for name in ordered)
     return {name: _name(name, f"{numbered[name]}\n{whole}") for name in ordered}
-
-
-def _names_in(body: str, defined: Mapping[str, str]) -> list[str]:
-    return list(dict.fromkeys(piece for piece in PIECES.findall(body) if piece in defined))
 
 
 def _renamed(body: str, names: Mapping[str, str]) -> str:

@@ -88,11 +88,10 @@ class UnorderedWriter:
                 starts.append(self._other)
             yield self.stem, " | ".join(starts)
         for number, block in enumerate(self._blocks):
-            alternatives = [
-                *self._listed(number, block),
-                *self._others(number, block),
-                *self._later(number, block),
-            ]
+            alternatives = [*self._listed(number, block), *self._others(number, block)]
+            if number + 1 < len(self._blocks):  # whose bits are zero
+                after = f"{self._name(number + 1)}::bit_and({hex(self._kept)})"
+                alternatives.append(_if(after, block.has_needed()))
             yield self._name(number), " | ".join(alternatives)
         for (number, counted), body in self._nexts.items():
             if body:
@@ -152,14 +151,10 @@ class UnorderedWriter:
         following = self._following(number, counted=counted)
         if following and free != _NEVER:
             yield _if(f"{text} {following}::{argument}", free)
-        ends = _all(free, missing, self._at_least(self._low - counted))
+        low = self._low - counted
+        ends = _all(free, missing, f"ge({self._counter}, {low})" if low > 0 else "")
         if ends != _NEVER and not self._needs_later(number):
             yield _if(text, ends)
-
-    def _later(self, number: int, block: _Block) -> Iterator[str]:
-        """The next block, whose bits are zero."""
-        if number + 1 < len(self._blocks):
-            yield _if(f"{self._name(number + 1)}::bit_and({hex(self._kept)})", block.has_needed())
 
     def _next(self, number: int, *, counted: bool) -> str:
         """The separator and another member, while there is one; "" where there is none."""
@@ -171,7 +166,7 @@ class UnorderedWriter:
         if (self._other and self._counts) or any(len(own.items) > own.needed for own in later):
             more.append(room)
         more.append(_all(room, _not(block.has_optional())))
-        condition = _any(*more)
+        condition = "" if "" in more else _nested("or", [own for own in more if own != _NEVER], _NEVER)
         if condition == _NEVER:
             return ""
         argument = f"incr({self._counter})" if counted else "_"
@@ -187,9 +182,6 @@ class UnorderedWriter:
             return ""
         return f"lt({self._counter}, {self._high - uncounted})" if self._high > uncounted else _NEVER
 
-    def _at_least(self, count: int) -> str:
-        return f"ge({self._counter}, {count})" if count > 0 else ""
-
 
 def _ones(first: int, end: int) -> str:
     """A condition: these bits are set. "" is true."""
@@ -200,12 +192,6 @@ def _all(*conditions: str) -> str:
     if _NEVER in conditions:
         return _NEVER
     return _nested("and", [condition for condition in conditions if condition], "")
-
-
-def _any(*conditions: str) -> str:
-    if "" in conditions:
-        return ""
-    return _nested("or", [condition for condition in conditions if condition != _NEVER], _NEVER)
 
 
 def _nested(function: str, conditions: list[str], of_none: str) -> str:

@@ -15,7 +15,7 @@ from jan_serve.constraint.limits import budget, spend
 from jan_serve.constraint.regex import syntax
 from jan_serve.constraint.regex.nfa import compile_dfa
 from jan_serve.constraint.rules import RuleBuilder
-from jan_serve.constraint.text_form import PlainText, Spelling
+from jan_serve.constraint.text_form import PlainText
 from jan_serve.errors import UnsupportedPattern
 
 
@@ -89,19 +89,15 @@ def leading_length(pattern: str) -> LeadingLength | None:
     if found is None or not isinstance(syntax.parse_regex(pattern), syntax.Concat):
         return None
     rest = "^" + pattern[found.end() :]
-    if _may_have_lines(search_regex(rest)):
+    if any(
+        isinstance(part, syntax.Automaton)
+        or (isinstance(part, syntax.Chars) and charset.intersect(part.chars, syntax.LINE_TERMINATORS))
+        for part in syntax.parts(search_regex(rest))
+    ):
         return None
     low, comma, high, last = found.groups()
     most = None if comma and not high else int(high or low)
     return LeadingLength(int(low), most, f"{last}$" if last else "", rest)
-
-
-def _may_have_lines(regex: syntax.Regex) -> bool:
-    return any(
-        isinstance(part, syntax.Automaton)
-        or (isinstance(part, syntax.Chars) and bool(charset.intersect(part.chars, syntax.LINE_TERMINATORS)))
-        for part in syntax.parts(regex)
-    )
 
 
 def has_assertions(regex: syntax.Regex) -> bool:
@@ -145,10 +141,9 @@ def parts_of(regex: syntax.Regex) -> list[syntax.Regex]:
 
 def _touches_edge(regex: syntax.Regex) -> bool:
     """Whether an anchor stands at either end of the expression, perhaps in a nested branch only."""
-    if isinstance(regex, syntax.Concat):
-        return bool(regex.items) and (_touches_edge(regex.items[0]) or _touches_edge(regex.items[-1]))
-    if isinstance(regex, syntax.Alternation):
-        return any(_touches_edge(item) for item in regex.items)
+    if isinstance(regex, syntax.Concat | syntax.Alternation):
+        ends = regex.items if isinstance(regex, syntax.Alternation) else (*regex.items[:1], *regex.items[-1:])
+        return any(map(_touches_edge, ends))
     return isinstance(regex, syntax.Assertion) and regex.kind in "^$"
 
 
@@ -196,7 +191,7 @@ def flat_pieces(regex: syntax.Regex) -> list[Piece] | None:
     return pieces
 
 
-def pieces_expr(pieces: list[Piece], form: Spelling) -> list[Expr]:
+def pieces_expr(pieces: list[Piece], form: PlainText) -> list[Expr]:
     """The pieces in order, equal single characters joined into counts."""
     joined: list[Piece] = []
     for chars, low, high in pieces:
@@ -222,7 +217,7 @@ def translate(pattern: str) -> Grammar:
     return rules.grammar(Terminal(body))
 
 
-def structure_expr(regex: syntax.Regex, form: Spelling) -> Expr:
+def structure_expr(regex: syntax.Regex, form: PlainText) -> Expr:
     """The words of `regex`, which has no assertion, lookahead or automaton."""
     spend()
     match regex:

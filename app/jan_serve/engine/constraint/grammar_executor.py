@@ -187,12 +187,8 @@ class TextCounter:
 
     def _begun(self, text: bytes) -> int:
         """How much of the stop the text ends with."""
-        return max(
-            size
-            for stop in self._stops
-            for size in range(len(stop))
-            if size == 0 or text.endswith(stop[:size])
-        )
+        begun = (stop[:size] for stop in self._stops for size in range(len(stop)))
+        return max(len(part) for part in begun if text.endswith(part))
 
 
 def characters(text: bytes) -> int:

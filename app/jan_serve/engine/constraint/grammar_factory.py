@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.constraint import CompiledGrammar, Guide, SpecialText, TextBounds, Uniqueness
+from jan_serve.core.constraint import CompiledGrammar, Guide, SpecialText
 from jan_serve.engine.constraint.grammar_executor import CountingExecutor, GrammarExecutor, TokenSizes
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.token_tables import EarlyTables, TokenTables
@@ -72,9 +72,8 @@ class GrammarFactory:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex. The calling thread needs
         `lark_limits.STACK_BYTES` of stack."""
         lark = self._with_specials(grammar)
-        key = lark + "".join(
-            _hash(beside) for beside in (grammar.uniqueness, grammar.bounds) if beside is not None
-        )
+        beside = (own for own in (grammar.uniqueness, grammar.bounds) if own is not None)
+        key = lark + "".join(sha256(msgspec.msgpack.encode(own)).hexdigest() for own in beside)
         kept = self._kept.get(key)
         if kept is None:
             check_lark(lark)
@@ -130,7 +129,3 @@ class GrammarFactory:
         if special.with_token:
             return special.with_token
         return '""' if self._vocab.is_eog(token) else f"<[{token}]>"
-
-
-def _hash(beside: Uniqueness | TextBounds) -> str:
-    return sha256(msgspec.msgpack.encode(beside)).hexdigest()

@@ -91,9 +91,8 @@ class GuidedExecutor:
         self._tools = tools
         self._vocab = tools.vocab
         thought = guide.thought
-        self._opens = _encoded(thought.opens) if thought is not None else ()
-        self._closes = _encoded(thought.closes) if thought is not None else ()
-        ends = _encoded(thought.ends) if thought is not None else ()
+        marks = ((), (), ()) if thought is None else (thought.opens, thought.closes, thought.ends)
+        self._opens, self._closes, ends = map(_encoded, marks)
         self._ends = ends if guide.grammar is None else ()
         # What would end the thought without a closing marker, and so lead past the grammar.
         self._barred = () if guide.grammar is None else ends
@@ -128,16 +127,15 @@ class GuidedExecutor:
     def allows(self, token: int) -> bool:
         if self._closing:
             return token == self._closing[0]
+        follows = self._constrained is not None and self._constrained.allows(token)
         if self._stage is _Stage.GRAMMAR:
-            assert self._constrained is not None
-            return self._constrained.allows(token)
+            return follows
         if self._vocab.is_eog(token):
-            return self._allows_end(token)
+            may_end = self._stage is _Stage.FREE or self._guide.grammar is None
+            return follows if self._stage is _Stage.START else may_end
         piece = self._vocab.piece(token, special=True)
         if self._stage is _Stage.START:
-            return self._opens_thought(piece) or (
-                self._constrained is not None and self._constrained.allows(token)
-            )
+            return follows or self._opens_thought(piece)
         if self._stage is _Stage.THOUGHT:
             return self._guide.grammar is None or self._ends_cleanly(piece)
         return self._triggers_cleanly(piece)
@@ -149,15 +147,13 @@ class GuidedExecutor:
             assert self._constrained is not None
             return self._constrained.mask(logits)
         if self._stage is _Stage.START:
-            openers = [
-                token
-                for rest in self._remaining_openers()
-                for token in (*self._search.beginning_of(rest), *self._search.beginning_with(rest))
-            ]
+            search, written = self._tools.search(), len(self._tail)
+            openers: list[int] = []
+            for rest in (opener[written:] for opener in self._opens if opener.startswith(self._tail)):
+                openers += (*search.beginning_of(rest), *search.beginning_with(rest))
             opening = _only(logits, openers)
-            return (
-                opening if self._constrained is None else np.maximum(opening, self._constrained.mask(logits))
-            )
+            constrained = self._constrained
+            return opening if constrained is None else np.maximum(opening, constrained.mask(logits))
         rejected = [token for token in self._suspects() if not self.allows(token)]
         if not rejected:
             return logits
@@ -198,15 +194,10 @@ class GuidedExecutor:
 
     @property
     def is_complete(self) -> bool:
-        return (
-            self._stage is _Stage.GRAMMAR and self._constrained is not None and self._constrained.is_complete
-        )
+        constrained = self._constrained
+        return self._stage is _Stage.GRAMMAR and constrained is not None and constrained.is_complete
 
     # The start of a constrained answer, which may be a thought
-
-    def _remaining_openers(self) -> list[bytes]:
-        written = self._tail
-        return [opener[len(written) :] for opener in self._opens if opener.startswith(written)]
 
     def _opens_thought(self, piece: bytes) -> bool:
         written = self._tail + piece
@@ -267,13 +258,9 @@ class GuidedExecutor:
 
     def _check_budget(self) -> None:
         thought = self._guide.thought
-        if (
-            self._stage is _Stage.THOUGHT
-            and thought is not None
-            and thought.budget is not None
-            and self.reasoning_tokens >= thought.budget
-            and not self._closing
-        ):
+        if thought is None or thought.budget is None or self._closing:
+            return
+        if self._stage is _Stage.THOUGHT and self.reasoning_tokens >= thought.budget:
             self._closing = deque(self._tokens(thought.closes[0]))
 
     # Free text
@@ -342,11 +329,6 @@ class GuidedExecutor:
 
     # All stages
 
-    def _allows_end(self, token: int) -> bool:
-        if self._stage is _Stage.START:
-            return self._constrained is not None and self._constrained.allows(token)
-        return self._stage is _Stage.FREE or self._guide.grammar is None
-
     def _leave_grammar(self) -> None:
         """Return to free text after a triggered grammar."""
         if self._guide.grammar is None and self._guide.repeat and self.is_complete:
@@ -354,22 +336,16 @@ class GuidedExecutor:
 
     def _suspects(self) -> set[int]:
         """Tokens that may cross a marker, and those that end the answer."""
-        markers = (
-            (*self._closes, *self._barred)
-            if self._stage is _Stage.THOUGHT
-            else [marker.text for marker in self._triggers]
-        )
-        found: set[int] = set(self._vocab.eog_ids)
+        in_thought = self._stage is _Stage.THOUGHT
+        triggers = (marker.text for marker in self._triggers)
+        markers = (*self._closes, *self._barred) if in_thought else triggers
+        search, found = self._tools.search(), set[int](self._vocab.eog_ids)
         for marker in markers:
-            found.update(self._search.containing(marker))
+            found.update(search.containing(marker))
             for split in range(1, len(marker)):
                 if self._tail.endswith(marker[:split]):
-                    found.update(self._search.beginning_with(marker[split:]))
+                    found.update(search.beginning_with(marker[split:]))
         return found
-
-    @property
-    def _search(self) -> TokenSearch:
-        return self._tools.search()
 
     def _grammar(self, lead: str) -> _LedGrammar:
         if self._tools.grammar is None:

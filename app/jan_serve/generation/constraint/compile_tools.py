@@ -10,23 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from jan_serve.core.constraint import (
-    CallFrame,
-    CallGrammars,
-    CallLocations,
-    CompiledGrammar,
-    Constraint,
-    GbnfConstraint,
-    GrammarPiece,
-    PropertyOrder,
-    RegexConstraint,
-    TextBounds,
-    ToolGrammar,
-    Uniqueness,
-    Whitespace,
-    any_object,
-    joined_uniqueness,
-)
+from jan_serve.core import constraint as core
 from jan_serve.core.messages import FormatName, Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest
 from jan_serve.helpers import kinds
@@ -36,7 +20,7 @@ AT_ONCE: Final = 4
 TOOLS_S: Final = 8.0
 """Time for all tools of a request; the schemas of tools that are not ready by then are not enforced."""
 
-_LATE: Final = any_object(
+_LATE: Final = core.any_object(
     f"the schemas of all tools take more than {TOOLS_S:.0f} s, so this one waits for the next request"
 )
 _ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
@@ -50,31 +34,33 @@ async def compile_tools(
     tools: Sequence[Tool],
     *,
     parallel: bool,
-    constraint: Constraint | None,
-    whitespace: Whitespace,
-    order: PropertyOrder,
-) -> CallGrammars:
+    constraint: core.Constraint | None,
+    whitespace: core.Whitespace,
+    order: core.PropertyOrder,
+) -> core.CallGrammars:
     """The grammars of calls of any of the tools. constraint: for an answer without a call. whitespace, order: of JSON
     in arguments. A tool whose schema cannot be compiled is held to less, with a warning. One whose `strict` is false
     asks for no more than any object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`."""
     names = tuple(tool.name for tool in tools)
     around = kinds.CompileFrame(form=form, names=names, parallel=parallel, answer=constraint is not None)
-    frame = cast(CallFrame, await compile_one(around))
-    answer: GrammarPiece | None = None
-    if isinstance(constraint, RegexConstraint | GbnfConstraint):
+    frame = cast(core.CallFrame, await compile_one(around))
+    answer: core.GrammarPiece | None = None
+    if isinstance(constraint, core.RegexConstraint | core.GbnfConstraint):
         # The answer may begin like a call and be no JSON.
         frame = msgspec.structs.replace(frame, locations=())
     if constraint is not None:
-        answer = cast(GrammarPiece, await compile_one(kinds.CompileAnswer(form=form, constraint=constraint)))
+        answer = cast(
+            core.GrammarPiece, await compile_one(kinds.CompileAnswer(form=form, constraint=constraint))
+        )
     free = kinds.CompileTool(
         form=form, parameters=_ANY_ARGUMENTS, strict=False, whitespace=whitespace, order=order
     )
-    loosened = cast(ToolGrammar, await compile_one(free)).piece
+    loosened = cast(core.ToolGrammar, await compile_one(free)).piece
     compiled = await _compile_each(compile_one, form, tools, whitespace, order)
     joined = [
         JoinedTool(
             tool.name,
-            ToolGrammar(loosened, (grammar,)) if isinstance(grammar, str) else grammar,
+            core.ToolGrammar(loosened, (grammar,)) if isinstance(grammar, str) else grammar,
             may_be_loosened=not tool.strict,
         )
         for tool, grammar in zip(tools, compiled, strict=True)
@@ -83,27 +69,24 @@ async def compile_tools(
     return await asyncio.to_thread(join_calls, frame, joined, loosened, answer)
 
 
-def _tool(form: FormatName, tool: Tool, whitespace: Whitespace, order: PropertyOrder) -> kinds.CompileTool:
-    parameters = _ANY_ARGUMENTS if tool.strict is False else tool.parameters
-    return kinds.CompileTool(
-        form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace, order=order
-    )
-
-
 async def _compile_each(
     compile_one: Compile,
     form: FormatName,
     tools: Sequence[Tool],
-    whitespace: Whitespace,
-    order: PropertyOrder,
-) -> list[ToolGrammar | str]:
+    whitespace: core.Whitespace,
+    order: core.PropertyOrder,
+) -> list[core.ToolGrammar | str]:
     """The grammar of each tool, or the warning of one that has none."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(tool: Tool) -> ToolGrammar | str:
+    async def one(tool: Tool) -> core.ToolGrammar | str:
+        parameters = _ANY_ARGUMENTS if tool.strict is False else tool.parameters
+        request = kinds.CompileTool(
+            form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace, order=order
+        )
         async with gate:
             try:
-                return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace, order)))
+                return cast(core.ToolGrammar, await compile_one(request))
             except InvalidRequest as error:
                 if tool.strict:
                     error.message = f"tool {tool.name}: {error.message}"
@@ -111,7 +94,7 @@ async def _compile_each(
                     raise
                 if not isinstance(error, GrammarTooComplex):
                     raise
-                return any_object(error.message)
+                return core.any_object(error.message)
 
     tasks = [asyncio.create_task(one(tool)) for tool in tools]
     try:
@@ -141,20 +124,23 @@ _NAMES_SHOWN: Final = 40
 
 
 ITEMS_REPEAT: Final = "its uniqueItems is not enforced beside an answer under a grammar or regular expression"
-TOO_MANY: Final = any_object("the schemas of all tools together are too large for one grammar")
+TOO_MANY: Final = core.any_object("the schemas of all tools together are too large for one grammar")
 
 
 class JoinedTool(NamedTuple):
     """A tool of a request. may_be_loosened: not a tool with `strict`."""
 
     name: str
-    grammar: ToolGrammar
+    grammar: core.ToolGrammar
     may_be_loosened: bool
 
 
 def join_calls(
-    frame: CallFrame, tools: Sequence[JoinedTool], loosened: GrammarPiece, answer: GrammarPiece | None
-) -> CallGrammars:
+    frame: core.CallFrame,
+    tools: Sequence[JoinedTool],
+    loosened: core.GrammarPiece,
+    answer: core.GrammarPiece | None,
+) -> core.CallGrammars:
     """The grammars of the tools of a request, the largest schemas `loosened` where all are too large for one grammar.
     Raises GrammarTooComplex where those that may not be loosened are."""
     others = [max((frame.whole, *frame.triggered), key=_cost_of_piece)]
@@ -168,30 +154,22 @@ def join_calls(
     starts = ("", *(frame.starts or ("",) * len(frame.triggered)))
     locations = frame.locations or (None,) * len(starts)
     parts = {tool.name: part.uniqueness for tool, part in zip(tools, chosen, strict=True)}
-    whole, *triggered = (
-        _joined(piece, fillings, _bounds(frame, most, start), _uniqueness(parts, calls))
-        for piece, start, calls in zip((frame.whole, *frame.triggered), starts, locations, strict=True)
-    )
+    joined: list[core.CompiledGrammar] = []
+    for piece, start, calls in zip((frame.whole, *frame.triggered), starts, locations, strict=True):
+        bounds = core.TextBounds(frame.marks, most, start) if most and frame.marks is not None else None
+        unique = None if calls is None else core.joined_uniqueness(parts, calls)
+        can_repeat = unique is not None and (unique.names_repeat or unique.unique)
+        joined.append(_joined(piece, fillings, bounds, unique if can_repeat else None))
     warnings = [
         (*part.warnings, ITEMS_REPEAT) if part.uniqueness.unique and not frame.locations else part.warnings
         for part in chosen
     ]
-    return CallGrammars(whole, tuple(triggered), _named_warnings(tools, warnings))
-
-
-def _bounds(frame: CallFrame, most: dict[str, dict[str, int]], start: str) -> TextBounds | None:
-    return TextBounds(frame.marks, most, start) if most and frame.marks is not None else None
-
-
-def _uniqueness(parts: Mapping[str, Uniqueness], calls: CallLocations | None) -> Uniqueness | None:
-    """None where nothing can repeat."""
-    uniqueness = None if calls is None else joined_uniqueness(parts, calls)
-    return uniqueness if uniqueness is not None and (uniqueness.names_repeat or uniqueness.unique) else None
+    return core.CallGrammars(joined[0], tuple(joined[1:]), _named_warnings(tools, warnings))
 
 
 def _within_limit(
-    tools: Sequence[JoinedTool], loosened: GrammarPiece, others: Iterable[GrammarPiece]
-) -> list[ToolGrammar]:
+    tools: Sequence[JoinedTool], loosened: core.GrammarPiece, others: Iterable[core.GrammarPiece]
+) -> list[core.ToolGrammar]:
     """The grammar of each tool; the most expensive schemas go first, of equal ones the last."""
     chosen = [tool.grammar for tool in tools]
     used = Counter(name for piece in others for name in piece.definitions)
@@ -215,7 +193,7 @@ def _within_limit(
         for name in tools[number].grammar.piece.definitions:
             used[name] -= 1
             total -= 0 if used[name] else costs[name]
-        chosen[number] = ToolGrammar(loosened, (TOO_MANY,))
+        chosen[number] = core.ToolGrammar(loosened, (TOO_MANY,))
     if total > MAX_COST:
         raise GrammarTooComplex(
             "the tools, of which those with `strict` keep their schemas, are too large for one grammar",
@@ -224,7 +202,7 @@ def _within_limit(
     return chosen
 
 
-def _cost_of_piece(piece: GrammarPiece) -> int:
+def _cost_of_piece(piece: core.GrammarPiece) -> int:
     return sum(cost_of(name, body) for name, body in piece.definitions.items())
 
 
@@ -240,11 +218,11 @@ def cost_of(name: str, body: str) -> int:
 
 
 def _joined(
-    frame: GrammarPiece,
-    fillings: Mapping[str, GrammarPiece],
-    bounds: TextBounds | None,
-    uniqueness: Uniqueness | None,
-) -> CompiledGrammar:
+    frame: core.GrammarPiece,
+    fillings: Mapping[str, core.GrammarPiece],
+    bounds: core.TextBounds | None,
+    uniqueness: core.Uniqueness | None,
+) -> core.CompiledGrammar:
     definitions = dict(frame.definitions)
     specials = {special.rule: special for special in frame.specials}
     for piece in fillings.values():
@@ -254,7 +232,7 @@ def _joined(
     lines += [f"{hole}: {piece.root}" for hole, piece in fillings.items()]
     lines += [f"{name}: {body}" for name, body in definitions.items()]
     lark = "\n".join(lines) + "\n"
-    return CompiledGrammar(lark, tuple(specials.values()), uniqueness, bounds)
+    return core.CompiledGrammar(lark, tuple(specials.values()), uniqueness, bounds)
 
 
 def _named_warnings(tools: Sequence[JoinedTool], warnings: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

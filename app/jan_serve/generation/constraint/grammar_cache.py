@@ -12,21 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.core.constraint import (
-    CallFrame,
-    CallGrammars,
-    CompiledGrammar,
-    Constraint,
-    Explanation,
-    GbnfConstraint,
-    GrammarPiece,
-    JsonObjectConstraint,
-    JsonSchemaConstraint,
-    PropertyOrder,
-    RegexConstraint,
-    ToolGrammar,
-    Whitespace,
-)
+from jan_serve.core import constraint as core
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.compile_tools import compile_tools
@@ -58,8 +44,8 @@ class GrammarCache:
         translator: ConstraintTranslator,
         named: Mapping[str, str] | None = None,
         *,
-        whitespace: Whitespace = Whitespace.CONSISTENT,
-        order: PropertyOrder | None = None,
+        whitespace: core.Whitespace = core.Whitespace.CONSISTENT,
+        order: core.PropertyOrder | None = None,
         schemas: Callable[[], Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,7 +57,7 @@ class GrammarCache:
         self._named = named or {}
         self._whitespace = whitespace
         self._order = order
-        self._order_of_tools = order or PropertyOrder.LISTED
+        self._order_of_tools = order or core.PropertyOrder.LISTED
         self._schemas = schemas
         self._documents = _Documents({}, 0)
         self._reading = asyncio.Lock()
@@ -83,30 +69,30 @@ class GrammarCache:
     def __len__(self) -> int:
         return len(self._done) + len(self._parts)
 
-    async def compile(self, constraint: Constraint) -> CompiledGrammar:
+    async def compile(self, constraint: core.Constraint) -> core.CompiledGrammar:
         """Raises as ConstraintTranslator."""
-        return cast(CompiledGrammar, await self._get(self._settled(constraint), await self._read()))
+        return cast(core.CompiledGrammar, await self._get(self._settled(constraint), await self._read()))
 
-    async def gbnf(self, constraint: Constraint) -> str:
+    async def gbnf(self, constraint: core.Constraint) -> str:
         """The constraint as GBNF, for people. Raises as `compile`."""
         return cast(str, await self._get(kinds.ShowConstraint(self._settled(constraint)), await self._read()))
 
-    async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
+    async def explain(self, constraint: core.JsonSchemaConstraint) -> core.Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
-        settled = cast(JsonSchemaConstraint, self._settled(constraint))
-        return cast(Explanation, await self._get(kinds.ExplainSchema(settled), await self._read()))
+        settled = cast(core.JsonSchemaConstraint, self._settled(constraint))
+        return cast(core.Explanation, await self._get(kinds.ExplainSchema(settled), await self._read()))
 
-    def _settled(self, constraint: Constraint) -> Constraint:
+    def _settled(self, constraint: core.Constraint) -> core.Constraint:
         """The constraint with the server's grammar of that name, or its defaults of white space and order."""
-        if isinstance(constraint, GbnfConstraint):
+        if isinstance(constraint, core.GbnfConstraint):
             # The key is the text: an edited file is another grammar.
-            return GbnfConstraint(self._named.get(constraint.text, constraint.text))
-        if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint):
+            return core.GbnfConstraint(self._named.get(constraint.text, constraint.text))
+        if isinstance(constraint, core.JsonObjectConstraint | core.JsonSchemaConstraint):
             constraint = msgspec.structs.replace(
                 constraint, whitespace=constraint.whitespace or self._whitespace
             )
-        if isinstance(constraint, JsonSchemaConstraint):
-            order = constraint.property_order or self._order or PropertyOrder.SCHEMA
+        if isinstance(constraint, core.JsonSchemaConstraint):
+            order = constraint.property_order or self._order or core.PropertyOrder.SCHEMA
             return msgspec.structs.replace(constraint, property_order=order)
         return constraint
 
@@ -121,8 +107,13 @@ class GrammarCache:
         return self._documents
 
     async def compile_calls(
-        self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
-    ) -> CallGrammars:
+        self,
+        chat_format: ChatFormat,
+        tools: Sequence[Tool],
+        *,
+        parallel: bool,
+        constraint: core.Constraint | None,
+    ) -> core.CallGrammars:
         """Raises as `compile`. constraint: for an answer without a call. Each tool is compiled by itself and kept, so
         a changed tool is the only one that is compiled again. A tool whose schema takes too long is held to less, with
         a warning, unless it has `strict`."""
@@ -141,7 +132,7 @@ class GrammarCache:
 
     async def _get(self, request: kinds.CompileRequest, documents: _Documents) -> kinds.Compiled:
         key = documents.key(kinds.COMPILING.requests.body(request))
-        kept = self._done if isinstance(request, Constraint) else self._parts
+        kept = self._done if isinstance(request, core.Constraint) else self._parts
         known = kept.get(key)
         if known is not None:
             return known
@@ -212,13 +203,13 @@ def _bundled(request: kinds.CompileRequest, documents: Mapping[str, Any]) -> kin
     match request:
         case kinds.CompileTool(parameters=parameters):
             return replace(request, parameters=bundled(parameters, documents))
-        case JsonSchemaConstraint(schema=schema):
+        case core.JsonSchemaConstraint(schema=schema):
             return replace(request, schema=bundled(schema, documents))
         case (
             kinds.ShowConstraint(constraint=own)
             | kinds.ExplainSchema(constraint=own)
             | kinds.CompileAnswer(constraint=own)
-        ) if isinstance(own, JsonSchemaConstraint):
+        ) if isinstance(own, core.JsonSchemaConstraint):
             return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
         case _:
             return request
@@ -230,12 +221,12 @@ def _place(error: InvalidRequest, request: kinds.CompileRequest) -> None:
     match request:
         case kinds.CompileTool():
             error.param = "tools"
-        case _ if isinstance(constraint, GbnfConstraint):
+        case _ if isinstance(constraint, core.GbnfConstraint):
             error.param = "grammar"
             return
         case _:
             error.param = error.param or "response_format"
-    if isinstance(error, GrammarTooComplex) and not isinstance(constraint, RegexConstraint):
+    if isinstance(error, GrammarTooComplex) and not isinstance(constraint, core.RegexConstraint):
         error.place("")
 
 
@@ -293,15 +284,15 @@ class _Recent(Generic[T]):
 
 def _size(compiled: kinds.Compiled) -> int:
     match compiled:
-        case CallFrame():
+        case core.CallFrame():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
-        case CompiledGrammar():
+        case core.CompiledGrammar():
             return len(compiled.lark)
         case str():
             return len(compiled)
-        case Explanation(lines=lines):
+        case core.Explanation(lines=lines):
             return sum(map(len, lines))
-        case ToolGrammar():
+        case core.ToolGrammar():
             return _size(compiled.piece)
-        case GrammarPiece():
+        case core.GrammarPiece():
             return sum(len(name) + len(body) for name, body in compiled.definitions.items())

@@ -23,11 +23,7 @@ from jan_serve.chat.schema_types import property_schema, types_of
 from jan_serve.constraint.ast import Expr, Literal, Mode, OneLayout, Special, Translated, sequence
 from jan_serve.constraint.enforce import Enforced, enforce_translation
 from jan_serve.constraint.explain import loosened
-from jan_serve.constraint.json_schema.arguments import (
-    ArgumentNotation,
-    ArgumentPart,
-    translate_arguments,
-)
+from jan_serve.constraint.json_schema.arguments import ArgumentNotation, ArgumentPart, translate_arguments
 from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.constraint.layout import with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent

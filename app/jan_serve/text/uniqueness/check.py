@@ -11,14 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.constraint import (
-    ELSEWHERE,
-    NOWHERE,
-    CallLocations,
-    ItemTexts,
-    Location,
-    Uniqueness,
-)
+from jan_serve.core.constraint import ELSEWHERE, NOWHERE, CallLocations, ItemTexts, Location, Uniqueness
 from jan_serve.text.uniqueness import words
 
 _LONGEST_MARK: Final = 256
@@ -126,7 +119,7 @@ class UniquenessCheck:
         self.has_few_names = bool(uniqueness.unlisted)
         self.names_repeat = uniqueness.names_repeat
         self._calls = None if uniqueness.calls is None else CallSearch(uniqueness.calls)
-        self.start = State() if self._calls is None else self._outside(self._calls.begun)
+        self.start = State() if self._calls is None else State(None, Mode.OUTSIDE, self._calls.begun)
 
     def compared(self, state: State) -> Compared | None:
         """What the scalar that is written, or the next one, may not repeat."""
@@ -161,11 +154,9 @@ class UniquenessCheck:
     def may_repeat(self, state: State) -> bool:
         """Whether an item that is an array or object may repeat another one when it ends."""
         frame = state.frame
-        while frame is not None:
-            if frame.used and frame.used[-1] >= _CONTAINER:
-                return True
+        while frame is not None and not (frame.used and frame.used[-1] >= _CONTAINER):
             frame = frame.parent
-        return False
+        return frame is not None
 
     def written(self, state: State, data: bytes) -> State | None:
         """The state after more bytes, which the grammar allows; None if a name or item repeats or can only repeat."""
@@ -177,9 +168,7 @@ class UniquenessCheck:
                 end = words.end_of_string(state.text, data, position)
                 part = data[position:end]
                 run = state.run.written(part)
-                after = self._closed(
-                    state if run is state.run else state._replace(run=run), state.text + part
-                )
+                after = self._closed(state._replace(run=run), state.text + part)
                 position = end
             else:
                 after = self._next(state, data[position : position + 1])
@@ -189,19 +178,16 @@ class UniquenessCheck:
             state = after
         return state if self._can_end(state) else None
 
-    def _outside(self, text: bytes) -> State:
-        return State(None, Mode.OUTSIDE, text)
-
     def _begun(self, text: bytes, data: bytes, position: int) -> tuple[State, int]:
         """The state at the next brace between calls; `text` is before it."""
         assert self._calls is not None
         at = data.find(b"{", position)
         if at < 0:
-            return self._outside((text + data[position:])[-self._calls.longest :]), len(data)
+            return State(None, Mode.OUTSIDE, (text + data[position:])[-self._calls.longest :]), len(data)
         text += data[position:at]
         location = self._calls.location(text)
         if location is None:
-            return self._outside((text + b"{")[-self._calls.longest :]), at + 1
+            return State(None, Mode.OUTSIDE, (text + b"{")[-self._calls.longest :]), at + 1
         return State(location=location), at
 
     def _location(self, number: int) -> Location:
@@ -249,19 +235,20 @@ class UniquenessCheck:
         if byte in b",:":
             if frame is None or (byte == b":"):
                 return state
-            if frame.is_object:
-                return State(frame, Mode.KEY)
-            return State(frame, Mode.VALUE, b"", self._location(frame.location).items)
+            return self._after_comma(frame)
         if mode is Mode.KEY:
             return State(frame, Mode.NAME, byte)
         if byte in b"{[":
             items = None if frame is None else self._items(frame)
             is_item = frame is not None and (frame.is_item or (items is not None and items.containers))
-            opened = _Frame(frame, byte == b"{", location, is_item=is_item)
-            if opened.is_object:
-                return State(opened, Mode.KEY)
-            return State(opened, Mode.VALUE, b"", self._location(location).items)
+            return self._after_comma(_Frame(frame, byte == b"{", location, is_item=is_item))
         return State(frame, Mode.STRING if byte == b'"' else Mode.SCALAR, byte, location)
+
+    def _after_comma(self, frame: _Frame) -> State:
+        """The state before a member or an item."""
+        if frame.is_object:
+            return State(frame, Mode.KEY)
+        return State(frame, Mode.VALUE, b"", self._location(frame.location).items)
 
     def _with_item(self, state: State) -> State | None:
         """The state after the whole of a scalar; None if it may not repeat here."""
@@ -284,7 +271,7 @@ class UniquenessCheck:
         """The state after the bracket that closes this one."""
         parent = frame.parent
         if parent is None and self._calls is not None:
-            return self._outside(b"")
+            return State(None, Mode.OUTSIDE)
         if parent is None or not frame.is_item:
             return State(parent, Mode.AFTER)
         if self._repeats(frame):
@@ -333,8 +320,7 @@ class UniquenessCheck:
         frame, compared = state.frame, self.compared(state)
         if frame is None or compared is None or state.mode not in _IN_VALUE:
             return
-        used = compared.used
-        leads = [b""]
+        used, leads = compared.used, [b""]
         if state.mode is Mode.VALUE:
             leads += {b" ", *(frame.lead[at:] for at in range(len(frame.lead)))}
             found = used[: bisect_left(used, _CONTAINER)]

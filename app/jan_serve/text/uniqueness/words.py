@@ -54,7 +54,6 @@ def partly_decoded(text: bytes) -> tuple[str, tuple[tuple[int, int], ...]]:
         codes = [ord(c) for c, spelled in _SPELLED.items() if spelled != begun and spelled.startswith(begun)]
         if codes:
             return _decoded(text[:at]), tuple((code, code) for code in sorted(codes))
-    whole = text
     for cut in range(1, min(4, len(text) + 1)):
         first = text[-cut]
         if first >= 0xC0:
@@ -63,7 +62,7 @@ def partly_decoded(text: bytes) -> tuple[str, tuple[tuple[int, int], ...]]:
                 return _decoded(text[:-cut]), _completions(text[-cut:], length)
         if first < 0x80 or first >= 0xC0:
             break
-    return _decoded(whole), ALL
+    return _decoded(text), ALL
 
 
 def _decoded(text: bytes) -> str:
@@ -85,9 +84,9 @@ def keys_of(text: bytes) -> list[str]:
     if text[:1] == b'"':
         return ['"' + json.loads(text)]
     key = text.decode("ascii")
-    if key[-1].isdigit():
-        return [key, key[:-2]] if key.endswith(".0") else [key] if "." in key else [key, key + ".0"]
-    return [key]
+    if key.endswith(".0"):
+        return [key, key[:-2]]
+    return [key, key + ".0"] if key[-1].isdigit() and "." not in key else [key]
 
 
 def part_key(text: bytes) -> str:
@@ -129,11 +128,7 @@ def is_left(
 
 
 def _is_alive(
-    automaton: Automaton,
-    at: int,
-    chars: tuple[tuple[int, int], ...],
-    prefix: str,
-    used: tuple[str, ...],
+    automaton: Automaton, at: int, chars: tuple[tuple[int, int], ...], prefix: str, used: tuple[str, ...]
 ) -> bool:
     """Whether some word from state `at` on, that goes on with one of `chars`, is not used. prefix: the key so far.
     used: the keys that begin with it."""
@@ -142,10 +137,7 @@ def _is_alive(
         at, chars, prefix, used = todo.pop()
         if not used or (chars is ALL and at in automaton.accepting and used[0] != prefix):
             return True
-        follow: dict[str, int] = {}
-        for key in used:
-            if len(key) > len(prefix):
-                follow[key[len(prefix)]] = 0
+        follow = dict.fromkeys(key[len(prefix)] for key in used if len(key) > len(prefix))
         for first, last, target in automaton.edges[at]:
             inside = [c for c in follow if first <= ord(c) <= last]
             for low, high in chars:

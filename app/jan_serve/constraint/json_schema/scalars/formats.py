@@ -8,8 +8,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from jan_serve.constraint.regex.language import full_regex
+from jan_serve.constraint.ast import Expr, sequence
+from jan_serve.constraint.regex.language import full_regex, structure_expr
 from jan_serve.constraint.regex.syntax import EPSILON, Loop, Regex, alternation, concat, parse_regex
+from jan_serve.constraint.text_form import PlainText
 
 _HEX: Final = "[0-9A-Fa-f]"
 _CATEGORY: Final = "L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|C[cfnos]?"
@@ -170,3 +172,41 @@ FORMATS = (*_PATTERNS, "regex")
 def format_regex(name: str) -> Regex:
     """The expression whose words are the strings of a format in `FORMATS`."""
     return regex_language() if name == "regex" else full_regex(_PATTERNS[name])
+
+
+SHORTEST: Final = 40
+"""The least upper bound that leaves room for all parts."""
+LARGEST_LOW: Final = 4
+_SCHEME: Final = 10
+_HOST: Final = 255
+_PORT: Final = 5
+_FRAGMENT: Final = 64
+_ESCAPES_FROM: Final = 1_000
+_NAMED: Final = "-._~!$&'()*+,;=a-zA-Z0-9"
+_IN_PATH: Final = f"{_NAMED}:@"
+_PATH: Final = f"{_IN_PATH}/"
+_QUERY: Final = f"{_PATH}?"
+
+
+def bounded_uri(form: PlainText, high: int) -> Expr:
+    """URIs (RFC 3986) of LARGEST_LOW to `high` characters at most, which is SHORTEST or more, then the form's tail. An
+    automaton would need 180 states for each character, so each part has a bound of its own: narrower than the set,
+    never wider. IP literals and user names are left out, and escapes by percent below 1,000 characters."""
+    host, fragment = min(_HOST, high * 3 // 10), min(_FRAGMENT, high // 16)
+    # The marks are `://`, `:` of the port, `/`, `?` and `#`.
+    left = high - _SCHEME - host - _PORT - fragment - 7
+    with_escapes = high >= _ESCAPES_FROM
+    units = left // 3 if with_escapes else left
+    path = units * 3 // 5
+
+    def some(chars: str, most: int) -> str:
+        """Characters, or escapes of three characters."""
+        unit = f"(?:[{chars}]|%[0-9a-fA-F][0-9a-fA-F])" if with_escapes else f"[{chars}]"
+        return f"{unit}{{0,{most}}}"
+
+    with_host = f"//[{_NAMED}]{{0,{host}}}(?::[0-9]{{0,{_PORT}}})?(?:/{some(_PATH, path - 1)})?"
+    # Two characters at least after the scheme, as with a host.
+    without = f"[{_IN_PATH}][{_IN_PATH}]{some(_PATH, path - 2)}"
+    scheme = f"[a-zA-Z][a-zA-Z0-9+.-]{{0,{_SCHEME - 1}}}:"
+    end = f"(?:\\?{some(_QUERY, units - path)})?(?:#[{_QUERY}]{{0,{fragment}}})?"
+    return sequence([structure_expr(parse_regex(f"{scheme}(?:{with_host}|{without}){end}"), form), form.tail])

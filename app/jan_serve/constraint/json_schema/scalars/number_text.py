@@ -32,6 +32,7 @@ _UNWRITTEN: Final = Fraction(10**_MAX_DIGITS)
 _EXACT_DIGITS: Final = 15
 _DIGIT = Chars(((0x30, 0x39),))
 _DIGITS = Loop(_DIGIT, 0, None)
+_ZERO = Chars(((0x30, 0x30),))
 _MINUS = Chars(((0x2D, 0x2D),))
 _DOT = Chars(((0x2E, 0x2E),))
 _EXPONENT = Chars(((0x45, 0x45), (0x65, 0x65)))
@@ -96,12 +97,8 @@ def _few_digits() -> Dfa:
 def _spellings(value: Fraction, *, near: bool) -> Regex:
     """Every plain decimal text of one value. near: and those with a point that a double takes for it."""
     whole, _, fraction = _plain(abs(value)).partition(".")
-    zeros = Loop(Chars(((0x30, 0x30),)), 0, None)
-    tail = (
-        concat([_DOT, _literal(fraction), zeros])
-        if fraction
-        else alternation([EPSILON, concat([_DOT, zeros])])
-    )
+    tail = concat([_DOT, _literal(fraction), Loop(_ZERO, 0, None)])
+    tail = tail if fraction else alternation([EPSILON, tail])
     options = [concat([_literal(whole), tail])]
     if near and value:
         places = max(1 + _EXACT_DIGITS - len(whole), 0)
@@ -123,14 +120,10 @@ def _plain(value: Fraction) -> str:
 
 def _scale(value: Fraction) -> int:
     """The digits after the point. Numbers of JSON are finite decimals."""
-    powers: list[int] = []
-    denominator = value.denominator
-    for prime in (2, 5):
-        powers.append(0)
-        while denominator % prime == 0:
-            denominator //= prime
-            powers[-1] += 1
-    return max(powers)
+    scale, denominator = 0, value.denominator
+    while 10**scale % denominator:
+        scale += 1
+    return scale
 
 
 def _whole(spec: NumberSpec) -> list[Regex]:
@@ -145,7 +138,7 @@ def _whole(spec: NumberSpec) -> list[Regex]:
     longest = None if spec.multiples or spec.not_multiples or spec.excluded else MAX_WHOLE
     options: list[Regex] = []
     if last is None or last >= 0:
-        options += _integers(max(first or 0, 0) if first is not None else 0, last, longest)
+        options += _integers(max(first or 0, 0), last, longest)
     if first is None or first < 0:
         low, high = 1 if last is None or last >= 0 else -last, None if first is None else -first
         options += [concat([_MINUS, item]) for item in _integers(low, high, longest)]
@@ -188,7 +181,7 @@ def _decimal(spec: NumberSpec) -> list[Regex]:
         negative = _magnitudes(low, low_open, high, spec.low_open, exponents)
         options += [concat([_MINUS, item]) for item in negative]
     if spec.low is None and spec.high is None and exponents:
-        options.append(concat([_MINUS, _literal("0"), alternation([EPSILON, concat([_DOT, _literal("0")])])]))
+        options += [_literal("-0"), _literal("-0.0")]
     if spec.text is not None and spec.low == spec.high:
         options.append(_literal(spec.text))
     return options
@@ -225,9 +218,7 @@ def _magnitudes(
 
 def _with_exponents(low: Fraction, low_open: bool, high: Fraction | None, high_open: bool) -> list[Regex]:
     """Texts of one digit other than 0 before the point, and an exponent."""
-    mantissa = concat(
-        [_digit_range(1, 9), alternation([EPSILON, concat([_DOT, Loop(_DIGIT, 1, MAX_FRACTION)])])]
-    )
+    mantissa = concat([_digit_range(1, 9), _fraction("", False)])
     if high is not None and high > _LARGEST_DOUBLE:
         high, high_open = _LARGEST_DOUBLE, False
     least = None if low == 0 else _order(low)
@@ -270,7 +261,7 @@ def _order(value: Fraction) -> int:
 
 def _exponents(first: int, last: int) -> Regex:
     options: list[Regex] = []
-    zeros = Loop(Chars(((0x30, 0x30),)), 0, 1)
+    zeros = Loop(_ZERO, 0, 1)
     if last >= 0:
         sign = alternation([EPSILON, Chars(((0x2B, 0x2B),))])
         options.append(concat([sign, zeros, alternation(_integers(max(first, 0), last))]))
@@ -342,7 +333,7 @@ def _with_zeros(divisor: int, power: int) -> Dfa:
     whole = automata.intersect(_scaled_multiples(divisor, 0), compile_dfa(full_regex("-?[0-9]+")))
     zero = concat([alternation([EPSILON, _MINUS]), _literal("0")])
     digits = alternation([zero, concat([Automaton(whole), _literal(str(power)[1:])])])
-    point = concat([_DOT, Loop(Chars(((0x30, 0x30),)), 0, None)])
+    point = concat([_DOT, Loop(_ZERO, 0, None)])
     return compile_dfa(concat([digits, alternation([EPSILON, point])]))
 
 

@@ -87,13 +87,10 @@ def is_empty(spec: NumberSpec) -> bool:
         return not spec.contains(spec.low)
     if spec.low > spec.high:
         return True
-    if spec.is_whole():
-        first, last = whole_bounds(spec)
-        assert first is not None and last is not None
-        if last - first > 64:
-            return False
-        return not any(spec.contains(Fraction(value)) for value in range(first, last + 1))
-    return False
+    first, last = whole_bounds(spec)
+    if not spec.is_whole() or first is None or last is None or last - first > 64:
+        return False
+    return not any(spec.contains(Fraction(value)) for value in range(first, last + 1))
 
 
 def whole_bounds(spec: NumberSpec) -> tuple[int | None, int | None]:
@@ -108,15 +105,11 @@ def whole_bounds(spec: NumberSpec) -> tuple[int | None, int | None]:
 
 def without(specs: tuple[NumberSpec, ...], value: Fraction) -> tuple[NumberSpec, ...]:
     """The specs with one value taken out."""
-    return tuple(
-        kept
+    without_it = (
+        msgspec.structs.replace(spec, excluded=spec.excluded | {value}) if spec.contains(value) else spec
         for spec in specs
-        if not is_empty(
-            kept := msgspec.structs.replace(spec, excluded=spec.excluded | {value})
-            if spec.contains(value)
-            else spec
-        )
     )
+    return tuple(spec for spec in without_it if not is_empty(spec))
 
 
 class _State(NamedTuple):

@@ -13,8 +13,8 @@ import msgspec
 from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.json_schema.scalars.formats import format_regex
-from jan_serve.constraint.json_schema.scalars.long_strings import LARGEST_LOW, SHORTEST, LongTails, long_tails
+from jan_serve.constraint.automata.to_grammar import LongTails, long_tails
+from jan_serve.constraint.json_schema.scalars.formats import LARGEST_LOW, SHORTEST, format_regex
 from jan_serve.constraint.limits import spend, uncharged
 from jan_serve.constraint.regex import language
 from jan_serve.constraint.regex.language import has_assertions, regex_dfa, search_regex
@@ -93,14 +93,14 @@ def intersect(a: StringSet, b: StringSet) -> StringSet:
         return a
     if isinstance(a, AnyString):
         return b
-    if isinstance(a, OneOfStrings) or isinstance(b, OneOfStrings):
-        finite, other = (a, b) if isinstance(a, OneOfStrings) else (b, a)
-        assert isinstance(finite, OneOfStrings)
-        spend(len(finite.values) // 4)
-        if isinstance(other, OneOfStrings):
-            both = frozenset(other.values)
-            return OneOfStrings(tuple(v for v in finite.values if v in both))
-        return OneOfStrings(tuple(v for v in finite.values if contains(other, v)))
+    if isinstance(b, OneOfStrings) and not isinstance(a, OneOfStrings):
+        a, b = b, a
+    if isinstance(a, OneOfStrings):
+        spend(len(a.values) // 4)
+        if isinstance(b, OneOfStrings):
+            both = frozenset(b.values)
+            return OneOfStrings(tuple(value for value in a.values if value in both))
+        return OneOfStrings(tuple(value for value in a.values if contains(b, value)))
     items: dict[StringSet, None] = {}
     length: Length | None = None
     excluded: tuple[str, ...] = ()
@@ -172,7 +172,8 @@ def pattern_set(pattern: str) -> StringSet:
         return unite(found, intersect_all([rest, pattern_set(bounded.last), one_more]))
     regex = search_regex(pattern)
     words = _finite_words(regex)
-    if words is not None and (len(words) <= _FEW or not _has_classes(regex)):
+    classes = (part for part in parts(regex) if isinstance(part, Chars) and charset.size(part.chars) > 1)
+    if words is not None and (len(words) <= _FEW or not any(classes)):
         return OneOfStrings(tuple(dict.fromkeys(words)))
     return ANY_STRING if pattern in _FOUND_EVERYWHERE else Pattern(pattern)
 
@@ -193,18 +194,9 @@ def _finite_words(regex: Regex) -> list[str] | None:
             words = [w + t for w in words for t in tails]
         return words
     if isinstance(regex, Alternation):
-        found: list[str] = []
-        for item in regex.items:
-            words_of = _finite_words(item)
-            if words_of is None:
-                return None
-            found += words_of
-        return found
+        parts_of = [_finite_words(item) for item in regex.items]
+        return None if None in parts_of else [word for own in parts_of for word in own or ()]
     return None
-
-
-def _has_classes(regex: Regex) -> bool:
-    return any(isinstance(part, Chars) and charset.size(part.chars) > 1 for part in parts(regex))
 
 
 def contains(s: StringSet, text: str) -> bool:
@@ -259,13 +251,10 @@ def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
         result = string_dfa(rest[0]) if rest else automata.of_length(0, None)
     else:
         # All but the last is often known already: constraints are added one at a time.
-        head = rest[:-1]
-        result = automata.intersect(
-            string_dfa(head[0] if len(head) == 1 else AllOf(head)), string_dfa(rest[-1])
-        )
+        head = rest[0] if len(rest) == 2 else AllOf(rest[:-1])
+        result = automata.intersect(string_dfa(head), string_dfa(rest[-1]))
     for item in lengths:
-        longest = automata.longest_word(result)
-        high = item.high
+        longest, high = automata.longest_word(result), item.high
         if high is not None and longest is not None and longest <= high:
             high = None
         if item.low or high is not None:
@@ -277,13 +266,9 @@ def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
 def plain_regex(s: StringSet) -> Regex | None:
     """The expression whose words are the strings of a pattern or format, if it can be written as it is: it has words.
     None for any other set."""
-    match s:
-        case Pattern(pattern):
-            regex = search_regex(pattern)
-        case Format(name):
-            regex = format_regex(name)
-        case _:
-            return None
+    if not isinstance(s, Pattern | Format):
+        return None
+    regex = search_regex(s.pattern) if isinstance(s, Pattern) else format_regex(s.name)
     return None if has_assertions(regex) else regex
 
 
@@ -317,13 +302,11 @@ def is_empty(s: StringSet) -> bool:
 @lru_cache(maxsize=128)
 def bounded_tails(s: StringSet) -> tuple[LongTails, int, int] | None:
     """A pattern with long tails, and the least and greatest length; None for any other set, and small bounds."""
-    if not isinstance(s, AllOf):
+    parts = counted(s)
+    if parts is None or parts[1].high is None or parts[1].high < _LONG:
         return None
-    length = next((item for item in s.items if isinstance(item, Length)), None)
-    if length is None or length.high is None or length.high < _LONG:
-        return None
-    tails = long_tails(string_dfa(intersect_all(item for item in s.items if item is not length)))
-    return None if tails is None else (tails, length.low, length.high)
+    tails = long_tails(string_dfa(parts[0]))
+    return None if tails is None else (tails, parts[1].low, parts[1].high)
 
 
 @lru_cache(maxsize=128)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.constraint.json_schema.scalars import strings
-from jan_serve.constraint.json_schema.scalars.long_strings import SHORTEST
+from jan_serve.constraint.json_schema.scalars.formats import SHORTEST
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.grammars import grammar_alone
