@@ -1,5 +1,8 @@
+"""Text that is no text yet: bytes, halves of surrogate pairs, and base64."""
+
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.text.valid_text import Utf8Decoder, valid_text, without_lone_surrogates
+from jan_serve.text.valid_text import Utf8Decoder, base64_bytes, valid_text, without_lone_surrogates
 
 PIECES = st.sampled_from(
     [r"\ud83d", r"\ude00", r"\uDBFF", r"\udc00", r"\\", r"\n", r"\u0041", "ud83d", "x", "é"]
@@ -106,3 +109,24 @@ def test_a_character_that_was_cut_off_is_left_out() -> None:
     decoder = Utf8Decoder()
     assert decoder.feed("aé".encode()[:2]) == "a"
     assert decoder.finish(cut_off=True) == ""
+
+
+DATA = bytes(range(255)) * 19
+LINES = base64.encodebytes(DATA).decode().replace("\n", "\r\n")
+
+
+def test_line_ends_do_not_count_for_the_limit() -> None:
+    assert base64_bytes(LINES, len(DATA)) == DATA
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (LINES * 2, f"has more than {len(DATA)} bytes, the limit"),
+        ("QQ=Q", "is not encoded as base64"),
+        ("QQ\u00e4=", "is not encoded as base64"),
+    ],
+)
+def test_what_is_wrong(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        base64_bytes(text, len(DATA))

@@ -1,4 +1,4 @@
-"""URIs of a bounded length: what is written is a URI of that length, and the usual ones are."""
+"""Formats, and strings with length bounds that no automaton can count."""
 
 from __future__ import annotations
 
@@ -8,13 +8,57 @@ from typing import Any
 
 import pytest
 
+from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema.scalars import strings
-from jan_serve.constraint.json_schema.scalars.formats import SHORTEST
+from jan_serve.constraint.json_schema.scalars.formats import SHORTEST, format_regex
+from jan_serve.constraint.regex.language import regex_dfa
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.grammars import grammar_alone
 from tests.unit.constraint.recognizer import Recognizer, matches
 from tests.unit.constraint.sampling import Sampler
+
+VALID = (
+    *(
+        "",
+        "a b",
+    ),
+    *r"""
+    a a/b ^/x ^dist/ \/ a-b é 😀 , ^[a-z]+$ (a|b)* () (?:) (?=a)b (?!b)c (?<=a)b (?<!a)b (?<n>a)
+    ^(?<year>\d{4})- ((a)b)+? a| | a{2}? [] [^] [-a] [a-] [--] [^-a] [a-z-] [\w-] [\b] [\-] [[] [!-~]
+    [^^] \cA \cz \p{L} \P{Lu} \p{gc=Nd} [\p{L}\d] \x41 \u0041 \u{1F600} \u{0} \d\D\w\W\s\S \t\n\v\f\r
+    \b.\B \^\$\\\.\*\+\?\(\)\[\]\{\}\| a{2,10} a{0,0} a{3,} a{10,100} x{1,9}y*z+?
+""".split(),
+)
+INVALID = (
+    *("(?<n a)",),
+    *r"""
+    ( ) [ ] { } a{ a{,3} a{2,1} a{10,2} a{21,12} * a** + ? (?) ^* $+ \b? (?=a)* (?!a){2} (?<=a)+ (?<1>a)
+    (?<n>a)(?<n>b) (?i)a [z-a] [\d-x] [a-\d] [\w-a] [a [b-a-c] \ \- \_ \a \é \c \c1 \p \pL \p{Foo} \p{}
+    \x4 \u004 \u{110000} \u{} \1 \k<n> (?P<n>a)
+""".split(),
+)
+
+
+@pytest.fixture(scope="module")
+def words() -> Dfa:
+    return regex_dfa(format_regex("regex"))
+
+
+@pytest.mark.parametrize("pattern", VALID)
+def test_an_expression_of_ecma_262_is_accepted(words: Dfa, pattern: str) -> None:
+    assert words.matches(pattern)
+
+
+@pytest.mark.parametrize("pattern", INVALID)
+def test_what_is_no_expression_of_ecma_262_is_refused(words: Dfa, pattern: str) -> None:
+    assert not words.matches(pattern)
+
+
+def test_paths_in_a_document_need_no_escapes() -> None:
+    grammar = grammar_alone({"type": "string", "format": "regex"})
+    assert all(matches(grammar, json.dumps(pattern)) for pattern in ("a/b", "^/api/v[0-9]+/", "(?=a)b"))
+
 
 FORMATS = ("uri", "uri-reference", "iri", "iri-reference")
 
