@@ -90,10 +90,8 @@ class Enforced(NamedTuple):
         if has_node(self.grammar, Unordered):
             yield "The server also takes the properties in any order: GBNF cannot say that."
         if has_lark_only(self.grammar):
-            yield (
-                "The server runs this as Lark, whose terminals may take more escapes in strings and bound the digits"
-                " of numbers."
-            )
+            more = "may take more escapes in strings and bound the digits of numbers"
+            yield f"The server runs this as Lark, whose terminals {more}."
         if self.uniqueness is not None and self.uniqueness.names_repeat:
             yield "The server also lets no object have a name twice: GBNF cannot say that."
         if self.cost.unique_arrays:

@@ -78,9 +78,8 @@ def _tokens() -> list[bytes]:
     found.update(dict.fromkeys((run * length).encode() for run in " \n\ta0-=" for length in range(2, 129)))
     while len(found) < _TOKENS:
         kinds = draw.choices((*words, *marks), k=draw.randint(1, 3))
-        text = "".join(
-            "".join(draw.choices(kind, k=draw.randint(1, _LONGEST // len(kinds)))) for kind in kinds
-        )
+        runs = (draw.choices(kind, k=draw.randint(1, _LONGEST // len(kinds))) for kind in kinds)
+        text = "".join(map("".join, runs))
         found[draw.choice(_BEFORE).encode() + text.encode()] = None
     return [*found, b"<end>"]
 

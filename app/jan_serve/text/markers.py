@@ -73,9 +73,7 @@ class StopMatcher:
     __slots__ = ("_held", "_longest", "_seen", "_stops")
 
     def __init__(self, stops: Sequence[str]) -> None:
-        if any(not stop for stop in stops):
-            raise ValueError("a stop string must not be empty")
-        self._stops = tuple(stops)
+        self._stops = _not_empty(stops)
         self._longest = max(map(len, stops), default=0)
         self._held = ""
         self._seen = 0
@@ -127,6 +125,12 @@ class StopMatcher:
         return 0
 
 
+def _not_empty(stops: Sequence[str]) -> tuple[str, ...]:
+    if not all(stops):
+        raise ValueError("a stop string must not be empty")
+    return tuple(stops)
+
+
 class TokenEndMatcher:
     """Finds a stop string at the end of the text so far, or before one final line break. Holds nothing back. Finds
     none in the middle of a token: unlike StopMatcher, the result depends on how the stream is cut."""
@@ -134,9 +138,7 @@ class TokenEndMatcher:
     __slots__ = ("_longest", "_stops", "_tail")
 
     def __init__(self, stops: Sequence[str]) -> None:
-        if any(not stop for stop in stops):
-            raise ValueError("a stop string must not be empty")
-        self._stops = tuple(stops)
+        self._stops = _not_empty(stops)
         self._longest = max(map(len, stops), default=0) + 1
         self._tail = ""
 
@@ -144,7 +146,5 @@ class TokenEndMatcher:
         """Add the text of a token; return the stop string at the end of the text, if any."""
         self._tail = (self._tail + text)[-self._longest :]
         before_break = self._tail.removesuffix("\n")
-        for stop in self._stops:
-            if self._tail.endswith(stop) or before_break.endswith(stop):
-                return stop
-        return None
+        ended = (stop for stop in self._stops if self._tail.endswith(stop) or before_break.endswith(stop))
+        return next(ended, None)

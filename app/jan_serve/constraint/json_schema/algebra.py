@@ -68,12 +68,10 @@ class Algebra:
         for each in sets:
             result = self.unite(result, msgspec.structs.replace(each, object=()))
         objects = [each.object for each in sets if each.object]
-        if any(each is ir.ANY_OBJECT for each in objects):
-            return msgspec.structs.replace(result, object=ir.ANY_OBJECT)
-        if len(objects) == 1:
-            return msgspec.structs.replace(result, object=objects[0])
-        specs = self._absorbed([spec for each in objects for spec in each])
-        return msgspec.structs.replace(result, object=_capped(specs))
+        found = next((each for each in objects if each is ir.ANY_OBJECT or len(objects) == 1), None)
+        if found is None:
+            found = _capped(self._absorbed([spec for each in objects for spec in each]))
+        return msgspec.structs.replace(result, object=found)
 
     def discriminators(self, sets: Sequence[ir.TypeSets]) -> list[frozenset[str]] | None:
         """The values that one property, the same in all, may have in each of many sets of objects. Sets that share no
@@ -137,12 +135,11 @@ class Algebra:
             conjoin(a.rest if x is None else x, b.rest if y is None else y)
             for x, y in zip_longest(a.prefix, b.prefix)
         )
-        high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
         return ir.ArraySpec(
             prefix,
             conjoin(a.rest, b.rest),
             max(a.low, b.low),
-            high,
+            _least(a.high, b.high),
             tuple(dict.fromkeys(a.contains + b.contains)),
             a.unique or b.unique,
             None if a.seen is None or b.seen is None else max(a.seen, b.seen),
@@ -155,7 +152,7 @@ class Algebra:
         limit = spec.prefix.index(false) if false in spec.prefix else None
         if limit is None and self._is_nothing(spec.rest):
             limit = len(spec.prefix)
-        high = spec.high if limit is None or (spec.high is not None and spec.high < limit) else limit
+        high = _least(spec.high, limit)
         return msgspec.structs.replace(spec, high=high, prefix=spec.prefix[:high])
 
     def is_empty_array(self, spec: ir.ArraySpec) -> bool:
@@ -309,8 +306,7 @@ class Algebra:
         required = tuple(dict.fromkeys(a.required + b.required)) if b.required else a.required
         if any(props.get(name) == self._terms.false for name in required):
             return None
-        high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
-        low = max(a.low, b.low)
+        low, high = max(a.low, b.low), _least(a.high, b.high)
         if high is not None and high < max(low, len(required)):
             return None
         return ir.ObjectSpec(
@@ -328,13 +324,10 @@ class Algebra:
     ) -> tuple[ir.ObjectSpec, ...]:
         if a is ir.ANY_OBJECT or b is ir.ANY_OBJECT:
             return ir.ANY_OBJECT
-        if not a or not b:
-            return a or b
         # Each of them is absorbed.
         own = [spec for spec in b if not any(self._is_within(spec, other) for other in a)]
-        return _capped(
-            (*(spec for spec in a if not any(self._is_within(spec, other) for other in own)), *own)
-        )
+        kept = [spec for spec in a if not any(self._is_within(spec, other) for other in own)]
+        return _capped((*kept, *own))
 
     def lookup(self, spec: ir.ObjectSpec, name: str) -> ir.Conj:
         """All that applies to the value of one property."""
@@ -391,6 +384,11 @@ def _union(a: tuple[T, ...], b: tuple[T, ...], everything: tuple[T, ...]) -> tup
     if not a or not b:
         return a or b
     return _capped(tuple(dict.fromkeys(a + b)))
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    """The lesser of two bounds, of which None is none."""
+    return a if b is None else b if a is None else min(a, b)
 
 
 def _lists_constants(term: Term) -> bool:

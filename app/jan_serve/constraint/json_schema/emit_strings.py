@@ -273,11 +273,10 @@ def _pieces(allowed: strings.StringSet) -> list[Piece] | None:
         return flat_pieces(search_regex(allowed.pattern))
     if isinstance(allowed, strings.AllOf) and len(allowed.items) == 2:
         pattern, length = allowed.items
-        if isinstance(pattern, strings.Pattern) and isinstance(length, strings.Length):
-            pieces = flat_pieces(search_regex(pattern.pattern))
-            if pieces is not None and len(pieces) == 1:
-                chars, low, high = pieces[0]
-                top = high if length.high is None else length.high if high is None else min(high, length.high)
-                if top is None or top >= max(low, length.low):
-                    return [(chars, max(low, length.low), top)]
+        pieces = _pieces(pattern) if isinstance(pattern, strings.Pattern) else None
+        if pieces is not None and len(pieces) == 1 and isinstance(length, strings.Length):
+            chars, low, high = pieces[0]
+            both = strings.intersect(strings.Length(low, high), length)
+            if isinstance(both, strings.Length):
+                return [(chars, both.low, both.high)]
     return None

@@ -41,11 +41,8 @@ def regex_language() -> Regex:
     ordered = f"{_ordered('0123456789', ',')}|[0-9],[1-9][0-9]{{1,2}}|[0-9]{{2}},[1-9][0-9]{{2}}"
     quantifier = f"(?:(?:[*+?]|\\{{(?:[0-9]{{1,3}},?|{ordered})\\}})\\??)?"
     piece = parse_regex(f"{_ANCHOR}|\\||(?:{_LITERAL}|\\\\(?:{_CODES})|\\.|{character_class}){quantifier}")
-    group, look, named = (
-        parse_regex("\\((?:\\?:)?"),
-        parse_regex("\\(\\?<?[=!]"),
-        parse_regex(f"\\(\\?<{_NAME}>"),
-    )
+    groups = ("\\((?:\\?:)?", "\\(\\?<?[=!]", f"\\(\\?<{_NAME}>")
+    group, look, named = map(parse_regex, groups)
     close, repeated = parse_regex("\\)"), parse_regex(f"\\){quantifier}")
 
     def any_of(*parts: Regex) -> Regex:
@@ -90,18 +87,9 @@ _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = f"{_OCTET}(?:\\.{_OCTET}){{3}}"
 _H16 = "[0-9A-Fa-f]{1,4}"
 _LS32 = f"(?:{_H16}:{_H16}|{_IPV4})"
-_IPV6 = (
-    "(?:"
-    + "|".join(
-        [f"(?:{_H16}:){{6}}{_LS32}", f"::(?:{_H16}:){{5}}{_LS32}"]
-        + [
-            f"(?:(?:{_H16}:){{0,{n}}}{_H16})?::"
-            + (f"(?:{_H16}:){{{4 - n}}}{_LS32}" if n <= 4 else _H16 if n == 5 else "")
-            for n in range(7)
-        ]
-    )
-    + ")"
-)
+_IPV6_ENDS = (*(f"(?:{_H16}:){{{4 - n}}}{_LS32}" for n in range(5)), _H16, "")
+_IPV6_SHORT = (f"(?:(?:{_H16}:){{0,{n}}}{_H16})?::{end}" for n, end in enumerate(_IPV6_ENDS))
+_IPV6 = f"(?:{'|'.join([f'(?:{_H16}:){{6}}{_LS32}', f'::(?:{_H16}:){{5}}{_LS32}', *_IPV6_SHORT])})"
 
 _ATEXT = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
 # The mail RFCs put no limit on a label: it is the DNS that does, for `hostname`.

@@ -12,7 +12,7 @@ import pytest
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema.scalars.formats import format_regex
 from jan_serve.constraint.regex.language import regex_dfa
-from tests.unit.constraint.json_schema.scalars.test_format_regex import INVALID, VALID
+from tests.unit.constraint.json_schema.scalars.test_formats import INVALID, VALID
 
 PIECES = (*VALID, *(piece for piece in INVALID if len(piece) < 4))
 
