@@ -18,6 +18,7 @@ from jan_serve.core.constraint import (
     GrammarPiece,
     SpecialText,
     ToolGrammar,
+    any_object,
 )
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint import compile_tools
@@ -25,7 +26,6 @@ from jan_serve.generation.constraint.call_frame import call_frame
 from jan_serve.generation.constraint.compile_tools import (
     TOO_MANY,
     JoinedTool,
-    any_object,
     cost_of,
     join_calls,
 )
