@@ -1,8 +1,6 @@
-"""How long large catalogues of tools take: `python -m tests.conformance.catalogues [--count N] [FORMAT ...]`.
-
-CPU time of the compiling process and the front together, for tools that are new and for the same ones again; and of
-llguidance in the worker, which then keeps the grammars.
-"""
+"""How long large catalogues of tools take: `python -m tests.conformance.catalogues [--count N] [FORMAT ...]`. CPU time
+of the compiling process and the front together, for tools that are new and for the same ones again; and of llguidance
+in the worker, which then keeps the grammars."""
 
 from __future__ import annotations
 

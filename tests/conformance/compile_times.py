@@ -1,8 +1,6 @@
-"""How long schemas take to compile: `python -m tests.conformance.compile_times [--every N] [--slowest N]`.
-
-From a schema of MaskBench to the grammar that llguidance has compiled, in milliseconds of CPU time: the translation in
-the compiling process, and llguidance's share in the worker.
-"""
+"""How long schemas take to compile: `python -m tests.conformance.compile_times [--every N] [--slowest N]`. From a
+schema of MaskBench to the grammar that llguidance has compiled, in milliseconds of CPU time: the translation in the
+compiling process, and llguidance's share in the worker."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What models write under schemas, judged by jsonschema: `python -m tests.conformance.generations [--count N]`.
-
-A finished answer has to be valid; one that a limit cut off has to be the beginning of something valid. Random weights
+"""What models write under schemas, judged by jsonschema: `python -m tests.conformance.generations [--count N]`. A
+finished answer has to be valid; one that a limit cut off has to be the beginning of something valid. Random weights
 write what no model would, so they try more of a grammar than a good model does. Five answers for each schema and order
-of properties: of both models greedy and at temperature 1.5, of random weights twice.
-"""
+of properties: of both models greedy and at temperature 1.5, of random weights twice."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""How many tokens masks get wrong: `python -m tests.conformance.mask_counts VOCABULARY.gguf ... [--count N]`.
-
-At positions of valid instances of MaskBench's schemas, each token of a vocabulary is judged: a mask forbids it although
-a text goes on with it, or allows it although none does. The grammar's own tree is the oracle (`mask_oracle.py`), and
+"""How many tokens masks get wrong: `python -m tests.conformance.mask_counts VOCABULARY.gguf ... [--count N]`. At
+positions of valid instances of MaskBench's schemas, each token of a vocabulary is judged: a mask forbids it although a
+text goes on with it, or allows it although none does. The grammar's own tree is the oracle (`mask_oracle.py`), and
 jsonschema judges texts that begin with some of the tokens, since names and items that must differ stand beside the
-tree. Texts are cut into the tokens of the vocabulary, and often into smaller ones. Forced text asks for no mask.
-
-With `--peer`, a mask of another engine and ours are judged alike: nothing may be forbidden that a text goes on with as
+tree. Texts are cut into the tokens of the vocabulary, and often into smaller ones. Forced text asks for no mask. With
+`--peer`, a mask of another engine and ours are judged alike: nothing may be forbidden that a text goes on with as
 `json.dumps` writes it, with the properties in order and without needless escapes, but for U+007F; and nothing may be
 allowed that no text goes on with on one line, in any order and any spelling. Formats are annotations there, and names
-may repeat. XGrammar has to be installed beside this; it is no dependency.
-"""
+may repeat. XGrammar has to be installed beside this; it is no dependency."""
 
 from __future__ import annotations
 

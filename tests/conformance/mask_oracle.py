@@ -1,9 +1,7 @@
-"""Which tokens of a vocabulary some text of a grammar goes on with: the grammar's tree, followed along a trie.
-
-It knows neither llguidance nor Lark: the recognizer's states are taken byte by byte, and what a state allows is found
-for all tokens at once. Names and items that must differ are not part of it; `Continuations` writes whole texts, for
-others to judge.
-"""
+"""Which tokens of a vocabulary some text of a grammar goes on with: the grammar's tree, followed along a trie. It
+knows neither llguidance nor Lark: the recognizer's states are taken byte by byte, and what a state allows is found for
+all tokens at once. Names and items that must differ are not part of it; `Continuations` writes whole texts, for others
+to judge."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""How long masks take: `python -m tests.conformance.masks MODEL.gguf [--count N]`.
-
-Eight sequences at a time write valid instances of MaskBench's schemas in turn, as a batch does. As in a server, text
-that the grammar forces needs no mask; but every other token asks for one here, and in a server only where the grammar
-rejects the token that was drawn first.
-"""
+"""How long masks take: `python -m tests.conformance.masks MODEL.gguf [--count N]`. Eight sequences at a time write
+valid instances of MaskBench's schemas in turn, as a batch does. As in a server, text that the grammar forces needs no
+mask; but every other token asks for one here, and in a server only where the grammar rejects the token that was drawn
+first."""
 
 from __future__ import annotations
 

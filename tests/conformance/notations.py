@@ -1,9 +1,7 @@
-"""Whether calls that break a schema are accepted in formats that write arguments in other notations than JSON:
-`python -m tests.conformance.notations [--every N] [FORMAT ...]`.
-
-Each schema of MaskBench becomes the parameters of a tool. Its instances are written as calls of each format, and so are
-changed ones. A constraint that accepts a text has to accept nothing that the format's parser reads as an invalid call.
-"""
+"""Whether calls that break a schema are accepted in formats that write arguments in other notations than JSON: `python
+-m tests.conformance.notations [--every N] [FORMAT ...]`. Each schema of MaskBench becomes the parameters of a tool.
+Its instances are written as calls of each format, and so are changed ones. A constraint that accepts a text has to
+accept nothing that the format's parser reads as an invalid call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The conformance report: `python -m tests.conformance.report [--every N] [--update] [SUITE ...]`.
-
-Runs whole suites and prints one line for each. `--update` writes the counts that the ratchet test compares with; they
-may only be lowered together with the reason.
-"""
+"""The conformance report: `python -m tests.conformance.report [--every N] [--update] [SUITE ...]`. Runs whole suites
+and prints one line for each. `--update` writes the counts that the ratchet test compares with; they may only be
+lowered together with the reason."""
 
 from __future__ import annotations
 

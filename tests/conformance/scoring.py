@@ -1,9 +1,7 @@
-"""Scores the translator on cases, in a process of its own: native code that crashes or hangs costs one case.
-
-A case passes when its schema compiles as the server compiles it, every valid instance is accepted as `json.dumps`
-writes it, and every invalid one is refused in every spelling. llguidance and the memory judge the grammar that the
-engine runs; llama.cpp judges the GBNF, which has to accept nothing invalid either.
-"""
+"""Scores the translator on cases, in a process of its own: native code that crashes or hangs costs one case. A case
+passes when its schema compiles as the server compiles it, every valid instance is accepted as `json.dumps` writes it,
+and every invalid one is refused in every spelling. llguidance and the memory judge the grammar that the engine runs;
+llama.cpp judges the GBNF, which has to accept nothing invalid either."""
 
 from __future__ import annotations
 

@@ -195,11 +195,7 @@ def _mutant(text: str, random: Random) -> str:
 def test_json_dumps_writes_what_is_accepted(vocabulary: Path) -> None:
     """The default, compact and indented forms, escaped or not; GBNF has no indented ones."""
     parts: list[Any] = [1, 2.5, -3e-07, True, None, {}, []]
-    value: dict[str, Any] = {
-        "name": 'é "q" \\ /\n😀',
-        "list": parts,
-        "deep": {"a": {"b": [{"c": ""}]}},
-    }
+    value: dict[str, Any] = {"name": 'é "q" \\ /\n😀', "list": parts, "deep": {"a": {"b": [{"c": ""}]}}}
     grammar = grammar_alone({"type": "object"})
     llama, guidance = LlamaCppOracle(vocabulary), LlguidanceOracle()
     sampler, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))

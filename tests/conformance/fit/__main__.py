@@ -1,12 +1,8 @@
-"""Prints, for published models on machines, our plan beside the one of llama.cpp's `--fit`, and checks ours.
-
-    pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==VERSION     # the version of constraints.txt
-    tar xf llama_cpp_python-VERSION.tar.gz
-    CXX=COMPILER python -m tests.conformance.fit llama_cpp_python-VERSION/vendor/llama.cpp
-
+"""Prints, for published models on machines, our plan beside the one of llama.cpp's `--fit`, and checks ours. pip
+download --no-deps --no-binary llama-cpp-python llama-cpp-python==VERSION # the version of constraints.txt tar xf
+llama_cpp_python-VERSION.tar.gz CXX=COMPILER python -m tests.conformance.fit llama_cpp_python-VERSION/vendor/llama.cpp
 COMPILER is the one that compiled the installed llama.cpp, whose C++ library both use: c++ after `make install
-LLAMA_COMPILER=system`; else a program that runs `zig c++` of the release in kernels/zig.txt.
-"""
+LLAMA_COMPILER=system`; else a program that runs `zig c++` of the release in kernels/zig.txt."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Writes GGUF files with the header of a published model and no weights: as large as the model, and sparse.
-
-The tensors and keys are those that llama.cpp's models of the architecture ask for (src/models). Types as in Q4_K_M, of
-gpt-oss MXFP4 (llama_tensor_get_type).
-"""
+"""Writes GGUF files with the header of a published model and no weights: as large as the model, and sparse. The
+tensors and keys are those that llama.cpp's models of the architecture ask for (src/models). Types as in Q4_K_M, of
+gpt-oss MXFP4 (llama_tensor_get_type)."""
 
 from __future__ import annotations
 

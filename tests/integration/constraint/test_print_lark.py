@@ -79,11 +79,7 @@ DEEP: dict[str, tuple[Grammar, list[str], list[str]]] = {
         ["{" + ", ".join(f'"{i}": 1' for i in range(3900)) + "}"],
         ["{}", "{" + ", ".join(f'"{i}": 1' for i in range(3899)) + "}"],
     ),
-    "most properties": (
-        grammar_alone({"type": "object", "maxProperties": 3900}),
-        ["{}", '{"a": 1}'],
-        ["[]"],
-    ),
+    "most properties": (grammar_alone({"type": "object", "maxProperties": 3900}), ["{}", '{"a": 1}'], ["[]"]),
     "positional items": (
         grammar_alone({"type": "array", "prefixItems": [{"type": "integer"}] * 5000}),
         ["[]", "[1, 2]", json.dumps([7] * 300)],

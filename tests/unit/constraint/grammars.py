@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jan_serve.constraint.ast import (
-    EMPTY,
-    NEVER,
-    Expr,
-    Grammar,
-    Mode,
-    Unordered,
-    choice,
-    sequence,
-    unordered,
-)
+from jan_serve.constraint.ast import EMPTY, NEVER, Expr, Grammar, Mode, Unordered, choice, sequence, unordered
 from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.core.constraint import PropertyOrder, Uniqueness, Whitespace
 

@@ -1,8 +1,6 @@
-"""A small recognizer: decides whether a text belongs to a grammar, and if not, where it leaves it.
-
-It simulates all parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`.
-Generation uses llguidance instead.
-"""
+"""A small recognizer: decides whether a text belongs to a grammar, and if not, where it leaves it. It simulates all
+parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`. Generation uses
+llguidance instead."""
 
 from __future__ import annotations
 
@@ -10,26 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple, TypeAlias
 
-from jan_serve.constraint import charset
-from jan_serve.constraint.ast import (
-    Both,
-    Brackets,
-    CharClass,
-    Choice,
-    Except,
-    Expr,
-    Grammar,
-    Literal,
-    Mark,
-    OneLayout,
-    Repeat,
-    RuleRef,
-    Sequence,
-    Special,
-    Terminal,
-    Unordered,
-    Until,
-)
+from jan_serve.constraint import ast, charset
 from jan_serve.constraint.layout import LAYOUTS, Layout, Nesting
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.grammars import members_in_turn
@@ -44,14 +23,14 @@ _FOR_EACH_CHARACTER = 20
 # A continuation is a linked list of the expressions still to match, innermost first, each with its nesting.
 # Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
 States: TypeAlias = frozenset[int]
-_Cell: TypeAlias = tuple["Expr | _Open | _Pair", Nesting | None, int]
+_Cell: TypeAlias = tuple["ast.Expr | _Open | _Pair", Nesting | None, int]
 
 
 class _Open(NamedTuple):
     """An `Until` after some characters. end: the last of them, as many as its stop has. opening: the
     rest of a section's opening text, if the characters are its beginning; they must not complete it."""
 
-    until: Until
+    until: ast.Until
     written: int
     end: str
     opening: str = ""
@@ -71,7 +50,7 @@ class _Pair(NamedTuple):
 class Recognizer:
     """Matches texts against one grammar. Not thread-safe: it caches. Left-recursive grammars are not allowed."""
 
-    def __init__(self, grammar: Grammar, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
+    def __init__(self, grammar: ast.Grammar, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
         self._grammar = grammar
         self._layouts = layouts
         self._ids: dict[_Cell, int] = {}
@@ -99,7 +78,7 @@ class Recognizer:
     def start(self) -> States:
         """Before the first character. Where the grammar is pruned, some word begins with a text if any state is left
         after it, and the text is one if -1 is among them."""
-        return self._closure(self._cell(RuleRef(self._grammar.root), None, -1))
+        return self._closure(self._cell(ast.RuleRef(self._grammar.root), None, -1))
 
     def step(self, states: States, c: str) -> States:
         key = (states, c)
@@ -114,16 +93,16 @@ class Recognizer:
 
     def _advance(self, state: int, c: str) -> frozenset[int]:
         expr, _, rest = self._cells[state]
-        if isinstance(expr, Literal):
+        if isinstance(expr, ast.Literal):
             if expr.text[0] != c:
                 return frozenset()
-            left = Literal(expr.text[1:])
+            left = ast.Literal(expr.text[1:])
             return self._closure(self._cell(left, None, rest) if left.text else rest)
         if isinstance(expr, _Open):
             return self._step_until(expr, c, rest)
         if isinstance(expr, _Pair):
             return self._within(self._pair_after(expr, c), rest)
-        assert isinstance(expr, CharClass)
+        assert isinstance(expr, ast.CharClass)
         return self._closure(rest) if charset.contains(expr.chars, ord(c)) else frozenset()
 
     def _step_until(self, expr: _Open, c: str, rest: int) -> frozenset[int]:
@@ -145,11 +124,11 @@ class Recognizer:
 
     # Intersections and differences
 
-    def _begun(self, expr: Both | Except) -> _Pair:
+    def _begun(self, expr: ast.Both | ast.Except) -> _Pair:
         item = self._closure(self._cell(expr.item, None, -1))
-        others = (expr.other,) if isinstance(expr, Both) else expr.words
+        others = (expr.other,) if isinstance(expr, ast.Both) else expr.words
         other = (self._closure(self._cell(each, None, -1)) for each in others)
-        return _Pair(item, frozenset[int]().union(*other), isinstance(expr, Both))
+        return _Pair(item, frozenset[int]().union(*other), isinstance(expr, ast.Both))
 
     def _pair_after(self, pair: _Pair, c: str) -> _Pair:
         return pair._replace(item=self.step(pair.item, c), other=self.step(pair.other, c))
@@ -195,9 +174,9 @@ class Recognizer:
         while todo:
             state = todo.pop()
             expr = self._cells[state][0] if state >= 0 else None
-            if isinstance(expr, Literal):
+            if isinstance(expr, ast.Literal):
                 sets.append(charset.of_chars(expr.text[0]))
-            elif isinstance(expr, CharClass):
+            elif isinstance(expr, ast.CharClass):
                 sets.append(expr.chars)
             elif isinstance(expr, _Pair):
                 todo += [*expr.item, *expr.other]
@@ -210,9 +189,9 @@ class Recognizer:
         parts = [(low, high - 1) for low, high in pairwise(ends)]
         return [part for part in parts if charset.contains(every, part[0]) and part[0] != 0xD800]
 
-    def continuations(self, state: int, random: Random) -> list[tuple[Expr | str, Nesting | None]]:
+    def continuations(self, state: int, random: Random) -> list[tuple[ast.Expr | str, Nesting | None]]:
         """What a state waits for, in order: expressions, and characters of what is begun."""
-        found: list[tuple[Expr | str, Nesting | None]] = []
+        found: list[tuple[ast.Expr | str, Nesting | None]] = []
         while state >= 0:
             expr, nesting, state = self._cells[state]
             if isinstance(expr, _Pair):
@@ -224,13 +203,13 @@ class Recognizer:
                 found.append((expr, nesting))
         return found
 
-    def word(self, expr: Both | Except, random: Random) -> str:
+    def word(self, expr: ast.Both | ast.Except, random: Random) -> str:
         """A short text of the expression."""
         text = self._rest_of(self._begun(expr), random, may_be_empty=True)
         assert text is not None
         return text
 
-    def _cell(self, expr: Expr | _Open | _Pair, nesting: Nesting | None, rest: int) -> int:
+    def _cell(self, expr: ast.Expr | _Open | _Pair, nesting: Nesting | None, rest: int) -> int:
         key = (expr, nesting, rest)
         known = self._ids.get(key)
         if known is None:
@@ -254,10 +233,12 @@ class Recognizer:
                 found.add(cell)
                 continue
             expr, nesting, rest = self._cells[cell]
-            if isinstance(expr, CharClass | _Open | _Pair) or (isinstance(expr, Literal) and expr.text):
+            if isinstance(expr, ast.CharClass | _Open | _Pair) or (
+                isinstance(expr, ast.Literal) and expr.text
+            ):
                 found.add(cell)
                 continue
-            if isinstance(expr, Both | Except):
+            if isinstance(expr, ast.Both | ast.Except):
                 found |= self._within(self._begun(expr), rest)
                 continue
             for target in self._unfold(expr, nesting, rest):
@@ -267,52 +248,54 @@ class Recognizer:
         result = self._closures[state] = frozenset(found)
         return result
 
-    def _unfold(self, expr: Expr, nesting: Nesting | None, rest: int) -> list[int]:
-        if isinstance(expr, Literal):  # the empty one
+    def _unfold(self, expr: ast.Expr, nesting: Nesting | None, rest: int) -> list[int]:
+        if isinstance(expr, ast.Literal):  # the empty one
             return [rest]
-        if isinstance(expr, RuleRef):
+        if isinstance(expr, ast.RuleRef):
             return [self._cell(self._grammar.rules[expr.name], nesting, rest)]
-        if isinstance(expr, Terminal):
+        if isinstance(expr, ast.Terminal):
             return [self._cell(expr.item, nesting, rest)]
-        if isinstance(expr, Special):
-            return [self._cell(Literal(expr.text), None, rest)]
-        if isinstance(expr, Until):
+        if isinstance(expr, ast.Special):
+            return [self._cell(ast.Literal(expr.text), None, rest)]
+        if isinstance(expr, ast.Until):
             opening, closing = expr.section or ("", "")
             plain = self._cell(_Open(expr, 0, "", opening), None, rest)
             if not closing:
                 return [plain]
-            section = Sequence((Literal(opening), Until(0, None, closing), Literal(expr.stop)))
+            section = ast.Sequence(
+                (ast.Literal(opening), ast.Until(0, None, closing), ast.Literal(expr.stop))
+            )
             return [plain, self._cell(section, None, rest)]
-        if isinstance(expr, Choice):
+        if isinstance(expr, ast.Choice):
             return [self._cell(item, nesting, rest) for item in expr.items]
-        if isinstance(expr, Sequence):
+        if isinstance(expr, ast.Sequence):
             for item in reversed(expr.items):
                 rest = self._cell(item, nesting, rest)
             return [rest]
-        if isinstance(expr, OneLayout):
+        if isinstance(expr, ast.OneLayout):
             return [self._cell(expr.item, Nesting(layout), rest) for layout in self._layouts]
-        if isinstance(expr, Unordered):
+        if isinstance(expr, ast.Unordered):
             return [self._cell(option, nesting, rest) for option in members_in_turn(expr)]
-        if isinstance(expr, Mark | Brackets):
+        if isinstance(expr, ast.Mark | ast.Brackets):
             return [self._laid_out(expr, nesting, rest)]
-        assert isinstance(expr, Repeat)
+        assert isinstance(expr, ast.Repeat)
         low, high = max(expr.low - 1, 0), None if expr.high is None else expr.high - 1
         targets = [rest] if expr.low == 0 else []
         if high is None or high >= 0:
-            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), nesting, rest)
+            again = rest if high == 0 else self._cell(ast.Repeat(expr.item, low, high), nesting, rest)
             targets.append(self._cell(expr.item, nesting, again))
         return targets
 
-    def _laid_out(self, expr: Mark | Brackets, nesting: Nesting | None, rest: int) -> int:
+    def _laid_out(self, expr: ast.Mark | ast.Brackets, nesting: Nesting | None, rest: int) -> int:
         assert nesting is not None
-        if isinstance(expr, Mark):
-            return self._cell(Literal(expr.text + nesting.after(expr)), None, rest)
+        if isinstance(expr, ast.Mark):
+            return self._cell(ast.Literal(expr.text + nesting.after(expr)), None, rest)
         inner = nesting.deeper()
-        closing = self._cell(Literal(nesting.line() + expr.closing), None, rest)
+        closing = self._cell(ast.Literal(nesting.line() + expr.closing), None, rest)
         item = self._cell(expr.item, inner, closing)
-        return self._cell(Literal(expr.opening + inner.line()), None, item)
+        return self._cell(ast.Literal(expr.opening + inner.line()), None, item)
 
 
-def matches(grammar: Grammar, text: str) -> bool:
+def matches(grammar: ast.Grammar, text: str) -> bool:
     """Whether the whole text belongs to the grammar. Raises GrammarTooComplex for hopelessly ambiguous ones."""
     return Recognizer(grammar).matches(text)

@@ -73,9 +73,7 @@ def test_what_gbnf_cannot_hold_is_said_to_run() -> None:
     assert refused.value.pointer == "/properties/a"
 
 
-def test_a_grammar_over_the_limits_of_llguidance_is_rejected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_grammar_over_the_limits_of_llguidance_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise GrammarTooComplex("the grammar is too large to be printed as Lark")
 

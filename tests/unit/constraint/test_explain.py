@@ -1,6 +1,5 @@
-"""These tests explain what a schema costs, the change of one keyword that makes a refused one compile, and where a text
-leaves it.
-"""
+"""These tests explain what a schema costs, the change of one keyword that makes a refused one compile, and where a
+text leaves it."""
 
 from __future__ import annotations
 

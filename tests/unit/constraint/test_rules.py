@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.constraint.ast import (
-    Choice,
-    Grammar,
-    Literal,
-    RuleRef,
-    Terminal,
-    choice,
-    optional,
-    sequence,
-)
+from jan_serve.constraint.ast import Choice, Grammar, Literal, RuleRef, Terminal, choice, optional, sequence
 from jan_serve.constraint.limits import MAX_RULES
 from jan_serve.constraint.rules import RuleBuilder, prune
 from jan_serve.errors import GrammarTooComplex
@@ -28,10 +19,7 @@ PRUNED: dict[str, tuple[Grammar, dict[str, object] | None]] = {
         Grammar({"root": sequence([B, optional(RuleRef("loop"))]), "loop": LOOP}),
         {"root": B},
     ),
-    "a token of it": (
-        Grammar({"root": Choice((B, Terminal(RuleRef("loop")))), "loop": LOOP}),
-        {"root": B},
-    ),
+    "a token of it": (Grammar({"root": Choice((B, Terminal(RuleRef("loop")))), "loop": LOOP}), {"root": B}),
     "rules that only lead there": (
         Grammar({"root": choice([B, RuleRef("on")]), "on": sequence([RuleRef("loop"), A]), "loop": LOOP}),
         {"root": B},
@@ -41,13 +29,7 @@ PRUNED: dict[str, tuple[Grammar, dict[str, object] | None]] = {
         {"root": B},
     ),
     "a rule that is no longer reached": (
-        Grammar(
-            {
-                "root": choice([B, sequence([RuleRef("own"), RuleRef("loop")])]),
-                "own": A,
-                "loop": LOOP,
-            }
-        ),
+        Grammar({"root": choice([B, sequence([RuleRef("own"), RuleRef("loop")])]), "own": A, "loop": LOOP}),
         {"root": B},
     ),
     "the start rule": (Grammar({"root": sequence([B, RuleRef("loop")]), "loop": LOOP}), None),

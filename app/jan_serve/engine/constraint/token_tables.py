@@ -45,12 +45,10 @@ class TokenSearch:
         found: list[int] = []
         for end in range(1, len(text) + 1):
             prefix = text[:end]
-            at = bisect_left(self._keys, prefix)
-            if at == len(self._keys) or not self._keys[at].startswith(prefix):
+            first = bisect_left(self._keys, prefix)
+            if first == len(self._keys) or not self._keys[first].startswith(prefix):
                 break  # no token goes on like the text
-            while at < len(self._keys) and self._keys[at] == prefix:
-                found.append(self._sorted[at])
-                at += 1
+            found += self._sorted[first : bisect_right(self._keys, prefix, first)]
         return found
 
     def containing(self, text: bytes) -> list[int]:

@@ -56,10 +56,7 @@ def guided(guide: Guide, *texts: str, triggered: tuple[tuple[str, ...], ...] = (
     search = TokenSearch([piece.encode() for piece in PIECES])
     grammar = None if guide.grammar is None else lambda: Texts(texts)
     triggers = tuple(partial(Texts, own) for own in triggered)
-    return GuidedExecutor(
-        guide,
-        GuideTools(VOCAB, lambda: search, grammar, triggers),
-    )
+    return GuidedExecutor(guide, GuideTools(VOCAB, lambda: search, grammar, triggers))
 
 
 def write(executor: GuidedExecutor, *pieces: str) -> None:

@@ -114,8 +114,7 @@ IN_ANY_ORDER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("others", "text", "valid"),
-    table(__file__, "listed_properties_and_others_come_in_any_order"),
+    ("others", "text", "valid"), table(__file__, "listed_properties_and_others_come_in_any_order")
 )
 def test_listed_properties_and_others_come_in_any_order(
     others: dict[str, Any], text: str, valid: bool
@@ -150,8 +149,7 @@ def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whi
 
 
 @pytest.mark.parametrize(
-    ("schema", "reason"),
-    table(__file__, "names_that_may_run_out_undecided_are_refused"),
+    ("schema", "reason"), table(__file__, "names_that_may_run_out_undecided_are_refused")
 )
 def test_names_that_may_run_out_undecided_are_refused(schema: Any, reason: str) -> None:
     with pytest.raises(UnsupportedSchema, match=reason) as refused:

@@ -57,8 +57,7 @@ def written(form: ChatFormat, *calls: tuple[str, str]) -> str:
         form.calls,
         [
             ToolCall(
-                id="abcdefghi",
-                function=FunctionCall(name=name, arguments=json.dumps({f"@{number}": 1})),
+                id="abcdefghi", function=FunctionCall(name=name, arguments=json.dumps({f"@{number}": 1}))
             )
             for number, (name, _) in enumerate(calls)
         ],

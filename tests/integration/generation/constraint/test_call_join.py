@@ -23,12 +23,7 @@ from jan_serve.core.constraint import (
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.call_frame import call_frame
-from jan_serve.generation.constraint.compile_tools import (
-    TOO_MANY,
-    JoinedTool,
-    cost_of,
-    join_calls,
-)
+from jan_serve.generation.constraint.compile_tools import TOO_MANY, JoinedTool, cost_of, join_calls
 from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 

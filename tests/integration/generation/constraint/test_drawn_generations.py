@@ -87,12 +87,7 @@ def closed(draw: random.Random, last: str) -> dict[str, Any]:
     names = [*others, last]
     required = draw.sample(names, draw.randint(0, len(names)))
     properties = {**others, last: draw.choice([{"type": "string"}, {"type": "integer"}])}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 COUNT: Final = int(os.environ.get("TEST_DRAWS", "6"))

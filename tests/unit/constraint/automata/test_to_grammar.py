@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint import charset
-from jan_serve.constraint.ast import (
-    NEVER,
-    CharClass,
-    Choice,
-    Expr,
-    Grammar,
-    Literal,
-    Repeat,
-    RuleRef,
-    Sequence,
-)
+from jan_serve.constraint import ast, charset
 from jan_serve.constraint.automata.dfa import Dfa, begins_with_any, from_words, of_length
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr, other_words_expr, words_expr
 from jan_serve.constraint.charset import CharSet
@@ -43,7 +32,7 @@ DFAS = st.builds(
 )
 
 
-def written(dfa: Dfa) -> tuple[Expr, RuleBuilder]:
+def written(dfa: Dfa) -> tuple[ast.Expr, RuleBuilder]:
     rules = RuleBuilder()
     expr = dfa_to_expr(dfa, PlainText(), rules, "state")
     rules.fill("root", expr)
@@ -53,31 +42,31 @@ def written(dfa: Dfa) -> tuple[Expr, RuleBuilder]:
 @given(DFAS)
 def test_the_words_stay(dfa: Dfa) -> None:
     expr, rules = written(dfa)
-    if expr == NEVER:
+    if expr == ast.NEVER:
         assert not any(dfa.matches(text) for text in texts("abc", STATES))
         return
-    recognizer = Recognizer(Grammar(rules.rules))
+    recognizer = Recognizer(ast.Grammar(rules.rules))
     for text in texts("abc", 6):
         assert recognizer.matches(text) is dfa.matches(text), text
 
 
-def _first(expr: Expr, rules: dict[str, Expr]) -> list[CharSet]:
+def _first(expr: ast.Expr, rules: dict[str, ast.Expr]) -> list[CharSet]:
     """The characters that each way into an expression begins with."""
-    if isinstance(expr, CharClass):
+    if isinstance(expr, ast.CharClass):
         return [expr.chars]
-    if isinstance(expr, Literal):
+    if isinstance(expr, ast.Literal):
         return [charset.of_chars(expr.text[0])]
-    if isinstance(expr, RuleRef):
+    if isinstance(expr, ast.RuleRef):
         return _first(rules[expr.name], rules)
-    if isinstance(expr, Choice):
+    if isinstance(expr, ast.Choice):
         return [way for item in expr.items for way in _first(item, rules)]
-    if isinstance(expr, Repeat):
+    if isinstance(expr, ast.Repeat):
         return _first(expr.item, rules)
-    assert isinstance(expr, Sequence)
+    assert isinstance(expr, ast.Sequence)
     ways: list[CharSet] = []
     for item in expr.items:
         ways += _first(item, rules)
-        if not (isinstance(item, Repeat) and item.low == 0):
+        if not (isinstance(item, ast.Repeat) and item.low == 0):
             break
     return ways
 
@@ -90,7 +79,7 @@ def test_one_alternative_applies_at_every_character(dfa: Dfa) -> None:
         part = todo.pop()
         ways = _first(part, rules.rules)
         assert charset.size(charset.union(*ways)) == sum(charset.size(way) for way in ways)
-        todo += part.items if isinstance(part, Sequence | Choice) else ()
+        todo += part.items if isinstance(part, ast.Sequence | ast.Choice) else ()
 
 
 @given(*(st.integers(0, 4) for _ in range(4)), st.sampled_from(["", "c?", "(b|)", "a{0,2}", "(ca{0,3})?"]))
@@ -98,19 +87,19 @@ def test_counted_words_stay(first: int, second: int, third: int, fourth: int, th
     dfa = regex_dfa(
         full_regex(f"(a{{0,{first}}}{then}|b[ab]{{0,{second}}}|c{{{third}}}a{{0,{fourth}}}){then}")
     )
-    recognizer = Recognizer(Grammar(written(dfa)[1].rules))
+    recognizer = Recognizer(ast.Grammar(written(dfa)[1].rules))
     for text in texts("abc", 6):
         assert recognizer.matches(text) is dfa.matches(text), text
 
 
 def test_a_loop_is_a_star() -> None:
     expr, rules = written(regex_dfa(full_regex("a*b")))
-    assert expr == Sequence((Repeat(Literal("a"), 0, None), Literal("b")))
+    assert expr == ast.Sequence((ast.Repeat(ast.Literal("a"), 0, None), ast.Literal("b")))
     assert list(rules.rules) == ["root"]
 
 
 def test_no_word_is_never() -> None:
-    assert dfa_to_expr(from_words([]), PlainText(), RuleBuilder(), "none") == NEVER
+    assert dfa_to_expr(from_words([]), PlainText(), RuleBuilder(), "none") == ast.NEVER
 
 
 def test_every_word_ends_with_the_tail() -> None:
@@ -145,7 +134,7 @@ WORDS = st.lists(st.text("ab", max_size=4), max_size=20, unique=True)
 LANGUAGES = {pattern: regex_dfa(full_regex(pattern)) for pattern in (".*", "a*b?", "(ab|b)+", "a{1,3}")}
 
 
-def _grammar(expr: Expr, rules: RuleBuilder) -> Grammar | None:
+def _grammar(expr: ast.Expr, rules: RuleBuilder) -> ast.Grammar | None:
     """With the rules that their writer calls complete trusted."""
     return prune(rules.grammar(expr), rules.complete)
 

@@ -91,12 +91,7 @@ CASES: dict[str, tuple[ArgumentNotation, dict[str, Any], list[str], list[str]]] 
         ["a=[]", "a=[1, 2]"],
         ['a=["x"]', "a=[1,"],
     ),
-    "no listed property": (
-        WORDS,
-        {},
-        ["", "x=1", 'x=1, y_2="a"', "x={}"],
-        ["é=1", "=1", "x=1 y=2"],
-    ),
+    "no listed property": (WORDS, {}, ["", "x=1", 'x=1, y_2="a"', "x={}"], ["é=1", "=1", "x=1 y=2"]),
     "quoted text keeps what reads as another type": (
         QUOTED,
         {"properties": {"a": {"type": ["string", "integer"]}}},

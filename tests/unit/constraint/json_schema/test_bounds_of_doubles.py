@@ -159,8 +159,7 @@ def test_two_bounds_of_many_digits_compile(kind: str, low: float, high: float) -
 
 
 @pytest.mark.parametrize(
-    ("schema", "accepted", "refused"),
-    table(__file__, "a_bound_is_compared_where_it_is_written"),
+    ("schema", "accepted", "refused"), table(__file__, "a_bound_is_compared_where_it_is_written")
 )
 def test_a_bound_is_compared_where_it_is_written(
     schema: dict[str, Any], accepted: list[str], refused: list[str]

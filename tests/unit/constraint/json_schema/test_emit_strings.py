@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from jan_serve.constraint.ast import Terminal
 from jan_serve.constraint.json_schema.emit_strings import string_expr, string_terminal
 from jan_serve.constraint.json_schema.scalars import strings
-from jan_serve.constraint.json_schema.scalars.strings import (
-    AllOf,
-    Length,
-    OneOfStrings,
-    Pattern,
-    StringSet,
-)
+from jan_serve.constraint.json_schema.scalars.strings import AllOf, Length, OneOfStrings, Pattern, StringSet
 from jan_serve.constraint.limits import MAX_STEPS, budget, spent
 from jan_serve.constraint.regex.language import regex_dfa
 from jan_serve.constraint.rules import RuleBuilder

@@ -1,7 +1,5 @@
-"""Properties in any order: every order of the members of a valid object is taken, and nothing else.
-
-All objects over a few names are tried in all orders, by the grammar and memory that the engine runs.
-"""
+"""Properties in any order: every order of the members of a valid object is taken, and nothing else. All objects over a
+few names are tried in all orders, by the grammar and memory that the engine runs."""
 
 from __future__ import annotations
 
@@ -14,17 +12,7 @@ from typing import Any, Final
 import jsonschema
 import pytest
 
-from jan_serve.constraint.ast import (
-    Brackets,
-    Choice,
-    Expr,
-    Grammar,
-    Literal,
-    Mark,
-    OneLayout,
-    Sequence,
-    Unordered,
-)
+from jan_serve.constraint import ast
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder, Uniqueness
@@ -114,16 +102,16 @@ def test_many_names_come_in_any_order(count: int, others: bool, bounds: dict[str
 
 
 def test_others_of_several_objects_stay_apart() -> None:
-    def member(name: str, value: str) -> Expr:
-        return Sequence((Literal(f'"{name}"'), Mark(":"), Literal(value)))
+    def member(name: str, value: str) -> ast.Expr:
+        return ast.Sequence((ast.Literal(f'"{name}"'), ast.Mark(":"), ast.Literal(value)))
 
-    comma = Mark(",")
+    comma = ast.Mark(",")
     objects = [
-        Unordered((member("a", str(number)),), (True,), comma, member(f"x{number}", "0"))
+        ast.Unordered((member("a", str(number)),), (True,), comma, member(f"x{number}", "0"))
         for number in range(9)
     ]
-    root = OneLayout(Choice(tuple(Brackets("{", members, "}") for members in objects)))
-    matcher = ORACLE.compile(print_lark(Grammar({"root": root})), Uniqueness())
+    root = ast.OneLayout(ast.Choice(tuple(ast.Brackets("{", members, "}") for members in objects)))
+    matcher = ORACLE.compile(print_lark(ast.Grammar({"root": root})), Uniqueness())
     for number, other in itertools.product(range(9), range(9)):
         for members in ({"a": number, f"x{other}": 0}, {f"x{other}": 0, "a": number}):
             for layout in LAYOUTS:

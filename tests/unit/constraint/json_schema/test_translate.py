@@ -99,12 +99,7 @@ def test_listed_properties_come_in_their_order_and_once() -> None:
     ids=["const", "enum", "object", "array"],
 )
 def test_listed_values_have_only_the_escapes_that_they_need(
-    before: str,
-    schema: Any,
-    after: str,
-    value: str,
-    spelled: list[str],
-    others: list[str],
+    before: str, schema: Any, after: str, value: str, spelled: list[str], others: list[str]
 ) -> None:
     """Characters beyond printable ASCII also as `\\u…`: a model that writes ASCII only needs it."""
     written = json.dumps(schema).replace('"VALUE"', json.dumps(value))

@@ -75,10 +75,7 @@ def test_more_items_than_values_are_unsatisfiable() -> None:
         grammar_in_rules(array({"type": "string", "pattern": "^[a-l]$"}, minItems=13))
 
 
-@pytest.mark.parametrize(
-    ("schema", "reason"),
-    table(__file__, "what_cannot_be_remembered_is_refused"),
-)
+@pytest.mark.parametrize(("schema", "reason"), table(__file__, "what_cannot_be_remembered_is_refused"))
 def test_what_cannot_be_remembered_is_refused(schema: Any, reason: str | None) -> None:
     if reason is None:
         assert grammar_in_rules(schema)[1] is not None

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.ast import (
-    Expr,
-    Grammar,
-    Literal,
-    RuleRef,
-    Sequence,
-    Until,
-    choice,
-    sequence,
-)
+from jan_serve.constraint.ast import Expr, Grammar, Literal, RuleRef, Sequence, Until, choice, sequence
 from jan_serve.constraint.lark.notation import LAZY
 from jan_serve.constraint.lark.print_lark import LarkText, print_lark_open
 from jan_serve.constraint.lark.references import NotRegular, by_content, solve

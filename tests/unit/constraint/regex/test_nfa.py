@@ -6,13 +6,7 @@ import pytest
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.regex.nfa import compile_dfa
-from jan_serve.constraint.regex.syntax import (
-    ANYTHING,
-    Chars,
-    Concat,
-    Loop,
-    Regex,
-)
+from jan_serve.constraint.regex.syntax import ANYTHING, Chars, Concat, Loop, Regex
 from jan_serve.errors import GrammarTooComplex
 
 A = Chars(charset.of_chars("a"))

@@ -19,10 +19,7 @@ from tests.unit.constraint.recognizer import Recognizer, matches
 from tests.unit.constraint.sampling import Sampler
 
 VALID = (
-    *(
-        "",
-        "a b",
-    ),
+    *("", "a b"),
     *r"""
     a a/b ^/x ^dist/ \/ a-b é 😀 , ^[a-z]+$ (a|b)* () (?:) (?=a)b (?!b)c (?<=a)b (?<!a)b (?<n>a)
     ^(?<year>\d{4})- ((a)b)+? a| | a{2}? [] [^] [-a] [a-] [--] [^-a] [a-z-] [\w-] [\b] [\-] [[] [!-~]
