@@ -229,7 +229,7 @@ class Translated(msgspec.Struct, frozen=True):
 
 
 class Mode(Enum):
-    """ENFORCED: the engine, which compares names and items beside the grammar (`core/uniqueness.py`), and whose
+    """ENFORCED: the engine, which compares names and items beside the grammar (`core/constraint.py`), and whose
     terminals know differences and intersections. IN_RULES: the same without such terminals, where they are too large.
     PRINTED: for GBNF, in rules without parameters, so that properties come in order. ALONE: the grammar alone; what
     needs a comparison is refused."""

@@ -210,7 +210,7 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
 
 
 class TokenSizes:
-    """The tokens of a vocabulary by their characters, as `text_counter.characters` counts them. Built once."""
+    """The tokens of a vocabulary by their characters, as `characters` counts them. Built once."""
 
     def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
         self.pieces = pieces

@@ -70,7 +70,7 @@ class GrammarFactory:
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex. The calling thread needs
-        `lark_limits.STACK_BYTES` of stack."""
+        STACK_BYTES of stack."""
         lark = self._with_specials(grammar)
         beside = (own for own in (grammar.uniqueness, grammar.bounds) if own is not None)
         key = lark + "".join(sha256(msgspec.msgpack.encode(own)).hexdigest() for own in beside)
