@@ -40,8 +40,7 @@ from jan_serve.http.page_files import Page
 from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH, is_below, is_page_path
 from jan_serve.http.request_record import RequestContext, record_of
 from jan_serve.http.strict_json import JsonReader
-from jan_serve.proxy.distserve.dispatch import DistServe
-from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy.distserve import DistServe, PairLinks
 from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.proxy.forwarding import Call, Forwarder, while_client_waits
 from jan_serve.proxy.handlers import Handler, Handlers

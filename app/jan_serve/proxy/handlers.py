@@ -23,7 +23,7 @@ from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.replies import json_reply
 from jan_serve.http.strict_json import JsonReader
-from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy.distserve import PairLinks
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry, read_node, read_url, status_body, url_of_text
 from jan_serve.proxy.request_facts import NODE

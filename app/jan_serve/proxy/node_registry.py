@@ -16,7 +16,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import MAX_NODES, Fleet
 from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.http.errors import http_problem
-from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy.distserve import PairLinks
 from jan_serve.proxy.fleet_file import FleetFile, NodeRecord
 from jan_serve.proxy.probes import MAX_MODELS, ListedModels, Probes, is_model_name, models_of
 from jan_serve.proxy.problems import node_failed, wrong_field

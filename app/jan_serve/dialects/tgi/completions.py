@@ -16,7 +16,7 @@ from jan_serve.core.events import Finished, GenerationEvent, Started, TextDelta,
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
 from jan_serve.dialects.shared.wire_types import Strings
 from jan_serve.dialects.tgi.errors import BatchTooLarge, SuffixNotSupported, in_band_error
-from jan_serve.dialects.tgi.generate.parse import sampled_parameters
+from jan_serve.dialects.tgi.generate.parse import SampledRequest, Usage, sampled_parameters
 from jan_serve.dialects.tgi.generate.render import (
     Collected,
     Ending,
@@ -26,7 +26,6 @@ from jan_serve.dialects.tgi.generate.render import (
     finish_reason,
     usage_of,
 )
-from jan_serve.dialects.tgi.generate.wire import SampledRequest, Usage
 from jan_serve.dialects.tgi.serving import Job, NativeRequest, Serving, answer_headers, requested_model
 from jan_serve.http.sse import DONE, STREAMED
 

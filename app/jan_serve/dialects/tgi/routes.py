@@ -26,10 +26,7 @@ from jan_serve.dialects.tgi.completions import (
     serve_completions,
 )
 from jan_serve.dialects.tgi.errors import ErrorBody
-from jan_serve.dialects.tgi.generate.parse import max_tokens
-from jan_serve.dialects.tgi.generate.render import DOCKER_LABEL, TGI_VERSION, Collected
-from jan_serve.dialects.tgi.generate.routes import add_native_routes, serve_compat
-from jan_serve.dialects.tgi.generate.wire import (
+from jan_serve.dialects.tgi.generate.parse import (
     CompatRequest,
     GenerateResponse,
     Info,
@@ -37,7 +34,10 @@ from jan_serve.dialects.tgi.generate.wire import (
     Parameters,
     Seed,
     Unsigned,
+    max_tokens,
 )
+from jan_serve.dialects.tgi.generate.render import DOCKER_LABEL, TGI_VERSION, Collected
+from jan_serve.dialects.tgi.generate.routes import add_native_routes, serve_compat
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.dialects.tgi.options import TgiOptions
 from jan_serve.dialects.tgi.outline import PREFIX

@@ -19,6 +19,7 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_stream
 from jan_serve.dialects.tgi.errors import ValidationFailed, overloaded
 from jan_serve.dialects.tgi.generate.parse import (
+    Parameters,
     check,
     check_before_queue,
     check_length,
@@ -28,7 +29,6 @@ from jan_serve.dialects.tgi.generate.parse import (
     prompt_with_images,
 )
 from jan_serve.dialects.tgi.generate.render import Ending
-from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.dialects.tgi.options import TgiOptions
 from jan_serve.errors import LONGER_CONTEXT, JanServeError

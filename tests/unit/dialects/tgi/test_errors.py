@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from jan_serve.dialects.tgi.chat.parse import ChatRequest
 from jan_serve.dialects.tgi.completions import CompletionRequest
 from jan_serve.dialects.tgi.errors import render_error
-from jan_serve.dialects.tgi.generate.wire import GenerateRequest
+from jan_serve.dialects.tgi.generate.parse import GenerateRequest
 from jan_serve.http.errors import validation_problem
 
 START = "Failed to deserialize the JSON body into the target type: "

@@ -12,8 +12,8 @@ from jan_serve.core.models import SpecialToken
 from jan_serve.core.request import AdapterChoice
 from jan_serve.dialects.tgi import serving
 from jan_serve.dialects.tgi import serving as tgi_serving
+from jan_serve.dialects.tgi.generate.parse import Parameters
 from jan_serve.dialects.tgi.generate.render import Ending
-from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.serving import Job, NativeRequest, Serving, answer_headers, stream_headers
 from jan_serve.errors import JanServeError
 from jan_serve.http.sse import StreamSettings

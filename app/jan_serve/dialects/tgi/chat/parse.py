@@ -14,14 +14,14 @@ from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 from jan_serve.dialects.tgi.errors import ToolFailed, ValidationFailed
-from jan_serve.dialects.tgi.generate.parse import sampled_parameters
-from jan_serve.dialects.tgi.generate.wire import (
+from jan_serve.dialects.tgi.generate.parse import (
     GrammarValue,
     Parameters,
     SampledRequest,
     SimpleToken,
     Unsigned,
     Usage,
+    sampled_parameters,
 )
 
 

@@ -37,6 +37,7 @@ from jan_serve.dialects.tgi.chat.parse import (
     tool_prompt,
 )
 from jan_serve.dialects.tgi.errors import ToolFailed, in_band_error
+from jan_serve.dialects.tgi.generate.parse import Usage
 from jan_serve.dialects.tgi.generate.render import (
     Collected,
     Ending,
@@ -48,7 +49,6 @@ from jan_serve.dialects.tgi.generate.render import (
     usage_of,
 )
 from jan_serve.dialects.tgi.generate.routes import prompt_tokens
-from jan_serve.dialects.tgi.generate.wire import Usage
 from jan_serve.dialects.tgi.serving import (
     Job,
     NativeRequest,

@@ -20,7 +20,7 @@ from jan_serve.core.events import (
     TokenInfo,
 )
 from jan_serve.core.transcript import started_s
-from jan_serve.dialects.tgi.generate.wire import Details, GenerateResponse, Parameters, Token, Usage
+from jan_serve.dialects.tgi.generate.parse import Details, GenerateResponse, Parameters, Token, Usage
 
 TGI_VERSION: Final = "3.3.6"
 DOCKER_LABEL: Final = f"jan-serve-{__version__}"

@@ -14,9 +14,14 @@ from jan_serve.core.messages import ImagePart, TextPart
 from jan_serve.core.request import PartsPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
 from jan_serve.dialects.tgi.errors import stream_error_body
-from jan_serve.dialects.tgi.generate.parse import prompt_with_images
+from jan_serve.dialects.tgi.generate.parse import (
+    CompatRequest,
+    GenerateRequest,
+    GenerateResponse,
+    SimpleToken,
+    prompt_with_images,
+)
 from jan_serve.dialects.tgi.generate.render import TokenStream, WholeAnswer
-from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateRequest, GenerateResponse, SimpleToken
 from jan_serve.dialects.tgi.serving import Job, NativeRequest, RequestLease, Serving, answer_headers
 from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected

@@ -8,6 +8,7 @@ import pytest
 
 from jan_serve.dialects.tgi.errors import ValidationFailed
 from jan_serve.dialects.tgi.generate.parse import (
+    Parameters,
     check,
     check_before_queue,
     check_length,
@@ -15,7 +16,6 @@ from jan_serve.dialects.tgi.generate.parse import (
     read_schema,
     samples,
 )
-from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.options import TgiOptions
 
 MAX_INPUT = 100

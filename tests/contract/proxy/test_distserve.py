@@ -12,8 +12,8 @@ import pytest
 
 from jan_serve.fleet.node import Breaker, Node, NodeState, Role, WorkRate
 from jan_serve.http.errors import HttpError
-from jan_serve.proxy.distserve import links as links_module
-from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy import distserve as links_module
+from jan_serve.proxy.distserve import PairLinks
 from jan_serve.proxy.upstream.connection import NodeFailure
 from jan_serve.proxy.upstream.node_address import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
