@@ -37,6 +37,7 @@ from jan_serve.errors import (
 from jan_serve.http.paths import ByPrefix
 
 _MAX_KEY_CHARS: Final = 100
+_MAX_ERRORS: Final = 16
 _NEEDED: Final = ("missing", "union_tag_not_found")
 _NAME: Final = re.compile(r"'(\w+)'")
 _ELSEWHERE: Final = (("query",), ("path",), ("header",))
@@ -63,14 +64,12 @@ class FieldError(msgspec.Struct, frozen=True):
         return path.lstrip(".") or "body"
 
 
-def field_errors(
-    errors: Sequence[Mapping[str, Any]], body: object, limit: int = 16
-) -> tuple[FieldError, ...]:
+def field_errors(errors: Sequence[Mapping[str, Any]], body: object) -> tuple[FieldError, ...]:
     """errors: pydantic's, of this body. Values of the request are not repeated: they may be long or private.
 
     Where a value may have several forms, errors deeper inside it are of the form that fits best, and stand alone.
     """
-    found = [(_place_of(error, body), error) for error in errors[:limit]]
+    found = [(_place_of(error, body), error) for error in errors[:_MAX_ERRORS]]
     return tuple(
         FieldError(_short(place), _message_of(error), str(error["type"]))
         for place, error in found
@@ -85,14 +84,14 @@ def invalid_value(field: str, errors: Sequence[Mapping[str, Any]], value: object
     return InvalidRequest(f"{field}{path}: {first.message}", param=field.partition("[")[0])
 
 
-def summary_of(fields: Sequence[FieldError], places: int = 3) -> str:
-    """The first places with what is wrong there."""
+def summary_of(fields: Sequence[FieldError]) -> str:
+    """The first three places with what is wrong there."""
     messages: dict[str, list[str]] = {}
     for field in fields:
         found = messages.setdefault(field.place, [])
         if field.message not in found:
             found.append(field.message)
-    return "; ".join(f"{place}: {', or '.join(found)}" for place, found in list(messages.items())[:places])
+    return "; ".join(f"{place}: {', or '.join(found)}" for place, found in list(messages.items())[:3])
 
 
 def path_in(loc: Sequence[str | int], value: object) -> Path:

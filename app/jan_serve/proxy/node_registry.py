@@ -166,16 +166,13 @@ class NodeRegistry:
                 raise http_problem(HTTPStatus.CONFLICT, "node_is_linked", message)
             known = node.state is NodeState.HEALTHY and node.role is wanted.role
             if known and wanted.models in ((), node.models):
-                return self.fleet.add(
-                    url, node.role, node.models, wanted.speed, self.clock(), aliases=node.aliases
-                )
+                models, aliases = node.models, node.aliases
+                return self.fleet.add(url, node.role, models, wanted.speed, self.clock(), aliases=aliases)
         async with self._turns:
             models, state, reason = await self._ask(wanted)
-        node = self.fleet.add(
-            url, wanted.role, models.names, wanted.speed, self.clock(), aliases=models.aliases
-        )
-        node.probe_failures = 0
-        node.declares, node.listed_s = bool(wanted.models), self.clock()
+        now, names = self.clock(), models.names
+        node = self.fleet.add(url, wanted.role, names, wanted.speed, now, aliases=models.aliases)
+        node.probe_failures, node.declares, node.listed_s = 0, bool(wanted.models), now
         self.fleet.set_state(node, state, reason)
         self._watch(node)
         return node

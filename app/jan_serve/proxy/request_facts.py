@@ -56,9 +56,8 @@ def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
     fields = [field for field in form_fields(content_type, body) if field.name in _ROUTED]
     _check_once([field.name for field in fields])
     found = {field.name: field.text() for field in fields}
-    return RequestFacts(
-        {}, _checked_model(found.get("model")), found.get("stream", "").lower() in _TRUE, None
-    )
+    streams = found.get("stream", "").lower() in _TRUE
+    return RequestFacts({}, _checked_model(found.get("model")), streams, None)
 
 
 def keys_of(facts: RequestFacts, outline: Outline, salt: bytes) -> PromptKeys:

@@ -89,9 +89,7 @@ def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
 class CompletionRenderer(Answer):
     """A stream has text, the finish reason without text, then the usage on request."""
 
-    def __init__(
-        self, head: ReplyFacts, body: CompletionRequest, requests: Sequence[GenerationRequest]
-    ) -> None:
+    def __init__(self, head: ReplyFacts, body: CompletionRequest, requests: list[GenerationRequest]) -> None:
         choices = sum(request.n for request in requests)
         super().__init__(choices, include_stop=requests[0].stopping.include_stop)
         self._head = head

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import msgspec
 
 from jan_serve.core.caller import key_of_request
@@ -19,6 +17,7 @@ from jan_serve.core.events import (
 )
 from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.shared.answers import Events
 from jan_serve.errors import InvalidRequest, JanServeError
 from jan_serve.generation.service import Deadline, GenerationService
 
@@ -44,9 +43,7 @@ class Session:
         """End the answer here, with the reason `abort`."""
         self._deadline.expire(_Aborted("The request was aborted."))
 
-    async def run(
-        self, events: AsyncGenerator[GenerationEvent], *, choices: int
-    ) -> AsyncGenerator[GenerationEvent]:
+    async def run(self, events: Events, *, choices: int) -> Events:
         """The events of the request, whose id is registered meanwhile. On abort, running choices end with `abort`.
 
         choices: of all prompts together. Raises InvalidRequest if the id is in use.
@@ -142,7 +139,7 @@ class _Progress:
         return [*events, Completed(usage=usage)]
 
 
-async def _next(events: AsyncGenerator[GenerationEvent]) -> GenerationEvent | None:
+async def _next(events: Events) -> GenerationEvent | None:
     return await anext(events, None)
 
 

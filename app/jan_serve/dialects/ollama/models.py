@@ -199,10 +199,9 @@ def loaded_rows(
         model = by_name.get(state.name)
         if model is None or state.facts is None or state.state != "ready":
             continue
-        left_s = state.ttl_left_s
-        expires = now + (
-            FOR_EVER if left_s is None else timedelta(seconds=min(left_s, FOR_EVER.total_seconds()))
-        )
+        longest_s = FOR_EVER.total_seconds()
+        left_s = longest_s if state.ttl_left_s is None else min(state.ttl_left_s, longest_s)
+        expires = now + timedelta(seconds=left_s)
         name = shown_names(model)[0]
         row: LoadedRow = {
             "name": name,

@@ -215,12 +215,8 @@ class CallChunks:
         yield _chunk(self._head, {"role": "assistant", "content": ""}, finish=finish_reason(reason))
 
     def _part(self, name: str | None, arguments: str) -> dict[str, Any]:
-        part = {
-            "index": 0,
-            "id": self._id,
-            "type": "function",
-            "function": {"name": name, "arguments": arguments},
-        }
+        function = {"name": name, "arguments": arguments}
+        part = {"index": 0, "id": self._id, "type": "function", "function": function}
         return _chunk(self._head, {"role": "assistant", "tool_calls": [part]})
 
 
