@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from jan_serve.api.management import wire
 from jan_serve.errors import JanServeError
 from jan_serve.store.index import ModelRecord
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
 
 if TYPE_CHECKING:
+    from jan_serve.api.management import wire
     from jan_serve.store.hub.pull import PullPlan
 
 logger = logging.getLogger(__name__)
