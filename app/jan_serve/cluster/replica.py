@@ -185,7 +185,6 @@ def listening_host(proxy_url: str) -> str:
 
 
 def server_settings(file: ClusterFile, host: str) -> dict[str, Any]:
-    """Settings of one server, by name."""
     ours = {"host": host, "proxy_url": file.proxy_url, "drain_timeout_s": file.replicas.drain_s}
     key = {} if file.proxy_key is None else {"proxy_key": file.proxy_key}
     return {**file.serve, **ours, **key}

@@ -103,10 +103,10 @@ class Assignment:
         node = self.node
         self.begin_answer(now)
         node.in_flight -= 1
-        if outcome is Outcome.DONE or outcome is Outcome.REFUSED:
+        if outcome in (Outcome.DONE, Outcome.REFUSED):
             node.failing_s = None
             node.breaker.succeed(now)
-        if outcome is Outcome.FAILED or outcome is Outcome.REFUSED:
+        if outcome in (Outcome.FAILED, Outcome.REFUSED):
             self._index.forget(self.keys.keys, node)
         match outcome:
             case Outcome.DONE:
@@ -244,7 +244,6 @@ class Fleet:
         return served or names
 
     def _names(self) -> list[str]:
-        """Names of models without aliases."""
         names = dict.fromkeys(name for name, _ in self._pools)
         return [name for name in names if any(name in node.models for node in self._serving(name))]
 

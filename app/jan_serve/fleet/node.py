@@ -274,7 +274,6 @@ class Node:
             self.lived_s = now
 
     def forget_cache(self) -> None:
-        """Its prefix cache is gone."""
         self.cache.is_over = True
         self.cache = CacheEpoch(self)
 

@@ -127,14 +127,12 @@ Strategy = Callable[[Candidates], Node | None]
 
 
 def weighted_random(candidates: Candidates) -> Node | None:
-    """A node by chance, in proportion to the given speeds."""
     nodes = candidates.all()
     weights = [node.weight for node in nodes]
     return candidates.rng.choices(nodes, weights)[0] if nodes else None
 
 
 def min_expected_latency(candidates: Candidates) -> Node | None:
-    """The fewest requests for its speed."""
     return min(candidates.all(), key=lambda node: (node.in_flight + node.others) / node.weight, default=None)
 
 

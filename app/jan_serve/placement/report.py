@@ -11,7 +11,6 @@ _WORTH_SAYING: Final = 64 << 20
 
 
 def lines(shares: Sequence[DeviceShare]) -> list[str]:
-    """One line for each device."""
     mixture = any(part.experts_first is not None for part in shares)
     names = ("main memory" if part.kind == "cpu" else part.device for part in shares)
     return [f"{name}: {_content(part, mixture)}" for name, part in zip(names, shares, strict=True)]

@@ -82,7 +82,6 @@ def projectors_among(
 
 
 def _own_stem(file: str) -> str:
-    """The name without suffix, part, quantisation and the mark of projectors."""
     stem = _MARK.sub("-", _PART_END.sub("", file[: -len(_SUFFIX)])).strip("-_.")
     return _QUANTISATION.sub("", stem).casefold()
 

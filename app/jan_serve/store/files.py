@@ -25,7 +25,6 @@ _APP = "jan-serve"
 
 
 def default_config_file() -> Path:
-    """The default configuration file. It may not exist."""
     return platformdirs.user_config_path(_APP, appauthor=False) / "config.toml"
 
 
@@ -214,7 +213,6 @@ class RecordFiles(Generic[T]):
         return self.folder / self.file_of(name)
 
     def get(self, name: str) -> T | None:
-        """As `read`."""
         return self.read(self.path(name))
 
     def put(self, name: str, record: T) -> None:
@@ -223,7 +221,6 @@ class RecordFiles(Generic[T]):
         write_atomically(self.path(name), content, mode=self.mode)
 
     def remove(self, name: str) -> None:
-        """Delete the record, if there is one. Raises OSError."""
         self.path(name).unlink(missing_ok=True)
 
     def read(self, path: str | Path) -> T | None:

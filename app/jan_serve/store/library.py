@@ -129,7 +129,6 @@ class ModelLibrary:
         return facts
 
     def _models(self) -> tuple[tuple[ListedModel, ...], bool]:
-        """The models, and whether all headers were read."""
         entries = self._resolver.entries()
         is_complete = all(map(self._is_known, entries))  # asked first: a header may be read meanwhile
         return tuple(map(self._listed, entries)), is_complete
@@ -229,7 +228,6 @@ class ModelLibrary:
         return entry.name
 
     async def plan(self, text: str, revision: str | None) -> PullPlan:
-        """Raises as Puller.plan."""
         return await self._hub().plan(text, revision=revision)
 
     async def pull(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:

@@ -23,7 +23,6 @@ _RUNS: Final = 3
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -48,7 +48,6 @@ class ModelFolder:
         """The paths of such projectors."""
         self._listings: dict[str, _Listing] = {}
         self._reported: set[str] = set()
-        """Paths that were logged as not UTF-8."""
 
     def entries(self) -> list[ModelEntry]:
         """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders. Most
@@ -137,19 +136,15 @@ class ModelFolder:
     def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
         if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
             return entry
-        if record.projector is None:
-            return msgspec.structs.replace(entry, record=record)
-        own = self._models_dir / record.projector.path
-        others = (path for path in entry.projectors if path != own)
-        return msgspec.structs.replace(entry, record=record, projectors=(own, *others))
+        own = () if record.projector is None else (self._models_dir / record.projector.path,)
+        projectors = tuple(dict.fromkeys((*own, *entry.projectors)))
+        return msgspec.structs.replace(entry, record=record, projectors=projectors)
 
 
 def _is_model_name(file: str) -> bool:
     """Excludes projectors, later parts of split models and hidden files."""
-    if file.startswith(".") or not file.lower().endswith(_SUFFIX) or is_projector_name(file):
-        return False
     part = PartName.parse(file)
-    return part is None or part.number == 1
+    return not (file.startswith(".") or is_projector_name(file)) and (part is None or part.number == 1)
 
 
 def entry_of_file(

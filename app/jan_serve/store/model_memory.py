@@ -43,7 +43,6 @@ class Footprint(msgspec.Struct, frozen=True):
 
     @property
     def least(self) -> int:
-        """The minimum to load the model."""
         return self.weights + self.least_context + self.working
 
 

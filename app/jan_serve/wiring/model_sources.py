@@ -156,11 +156,9 @@ class ModelSources:
         )
 
     def list(self) -> tuple[ModelSource, ...]:
-        """All models, in display order."""
         return tuple(self._source(entry) for entry in self._resolver.entries())
 
     def model_settings(self, name: str) -> ModelSettings:
-        """The current settings of a model by its canonical name."""
         return self._table_of(name, self._book.tables())[1]
 
     def _table_of(self, name: str, tables: Mapping[str, ModelSettings]) -> tuple[str | None, ModelSettings]:

@@ -46,7 +46,6 @@ class ServerParts:
 
     @property
     def helpers(self) -> tuple[HelperPool[Any, Any], ...]:
-        """The pools that requests use."""
         return self.renderer, self.compiler, self.decoder
 
     async def close(self) -> None:
@@ -132,9 +131,7 @@ def manager_limits(settings: Settings) -> ManagerLimits:
         max_queue=settings.max_queue,
         retry=settings.retry,
         worker=WorkerLimits(
-            load_s=settings.load_timeout_s,
-            decode_s=settings.stall_decode_s,
-            sample_s=settings.stall_sample_s,
+            load_s=settings.load_timeout_s, decode_s=settings.stall_decode_s, sample_s=settings.stall_sample_s
         ),
     )
 

@@ -129,12 +129,7 @@ class _Transfer:
     whether the data is known to be damaged or no model."""
 
     def __init__(
-        self,
-        http: HubHttp,
-        partial: Path,
-        file: Download,
-        watcher: DownloadWatcher,
-        on_status: StatusError,
+        self, http: HubHttp, partial: Path, file: Download, watcher: DownloadWatcher, on_status: StatusError
     ) -> None:
         self._http = http
         self._partial = partial

@@ -295,7 +295,6 @@ def _reason(error: Exception) -> str:
 
 
 def _causes(error: BaseException | None) -> Generator[BaseException]:
-    """The error and what caused it, in turn."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -198,7 +198,6 @@ class Catalogue:
         return cls(tuple(msgspec.convert(content["model"], list[CatalogueEntry])))
 
     def entries(self) -> tuple[CatalogueEntry, ...]:
-        """All entries, in the order of the file."""
         return tuple(self._entries.values())
 
     def find(self, name: str) -> CatalogueEntry | None:

@@ -100,7 +100,6 @@ async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
 
 
 def file_url(endpoint: str, repo: str, commit: str, path: str) -> str:
-    """The download URL, pinned to a commit."""
     return f"{endpoint}/{repo}/resolve/{commit}/{quote(path)}"
 
 

@@ -25,13 +25,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.store.file_names import (
-    PartName,
-    files_from,
-    is_model_name,
-    is_projector_name,
-    preference,
-)
+from jan_serve.store.file_names import PartName, files_from, is_model_name, is_projector_name, preference
 from jan_serve.store.files import TooLarge, file_stamp, read_limited
 from jan_serve.store.index import SourceKind
 
@@ -67,7 +61,6 @@ class FoundModel(msgspec.Struct, frozen=True):
 
     @property
     def n_bytes(self) -> int:
-        """Size of all existing files."""
         return sum(stamp[1] for file in self.all_files if (stamp := file_stamp(file.path)))
 
 
@@ -213,7 +206,6 @@ def find_lmstudio(folder: Path) -> Iterator[FoundModel]:
 
 
 def _absolute(text: str | None) -> Path | None:
-    """The path if it is absolute, else None."""
     return Path(text) if text and "\0" not in text and Path(text).is_absolute() else None
 
 

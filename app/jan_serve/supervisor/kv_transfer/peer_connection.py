@@ -68,7 +68,6 @@ _answers: msgspec.msgpack.Decoder[PeerAnswer] = msgspec.msgpack.Decoder(PeerAnsw
 
 
 def encode(message: PeerRequest | PeerAnswer) -> bytes:
-    """The body of a record."""
     return msgspec.msgpack.encode(message)
 
 

@@ -54,7 +54,6 @@ class TcpPeerLinks:
 
     @property
     def kept_states(self) -> int:
-        """States that wait for a peer."""
         return len(self._kept)
 
     # Links

@@ -102,7 +102,6 @@ class KeptStates:
         return None if handle is None else self._by_handle[handle]
 
     def free(self, session: Session) -> bool:
-        """Drop the state of a session; False if there is none."""
         handle = self._by_session.get(session)
         return handle is not None and self.drop(handle)
 
@@ -133,13 +132,7 @@ _HANDSHAKE_S: Final = 5.0
 class StateServer:
     """Lives on the event loop only."""
 
-    def __init__(
-        self,
-        kept: KeptStates,
-        link_of: Callable[[str], Link | None],
-        *,
-        patience_s: float,
-    ) -> None:
+    def __init__(self, kept: KeptStates, link_of: Callable[[str], Link | None], *, patience_s: float) -> None:
         """link_of: the link of this name; None for unknown names."""
         self._kept = kept
         self._link_of = link_of
@@ -160,7 +153,6 @@ class StateServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     def drop(self, name: str) -> None:
-        """Close the connections of a link."""
         for connection, known in list(self._connections.items()):
             if known == name:
                 connection.abort()
@@ -271,7 +263,6 @@ _MAX_REASON: Final = 300
 
 
 async def ping(connection: PeerConnection) -> None:
-    """Raises PeerFailed unless the peer answers."""
     _expect_done(await _request(connection, Ping()))
 
 

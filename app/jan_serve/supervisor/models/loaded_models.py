@@ -100,7 +100,6 @@ class LoadedModels:
     ) -> None:
         """on_change makes the manager's task call `advance` again; on_load: a load has begun. Both return at once."""
         self.residents: dict[str, ResidentModel] = {}
-        """Loaded, loading or unloading models by name."""
         self.histories: dict[str, ModelHistory] = {}
         """Every model that was requested, by name."""
         self.queue = LeaseQueue()

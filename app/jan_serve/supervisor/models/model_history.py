@@ -30,7 +30,6 @@ class RequestTrials:
 
     def __init__(self) -> None:
         self.retries_total = 0
-        """Requests of the model that were tried again."""
         self.suspects: list[Tries] = []
         self.changed = asyncio.Event()
 
@@ -51,7 +50,6 @@ class Tries:
         return self._retry > 0
 
     async def turn(self) -> None:
-        """Wait until it may run."""
         while self._trials.suspects and self._trials.suspects[0] is not self:
             await self._trials.changed.wait()
 
@@ -143,7 +141,6 @@ class ModelHistory:
     def __init__(self, source: ModelSource, limits: RestartLimits) -> None:
         self.source = source
         self.retention = Retention()
-        """The configuration at its last request."""
         self.reason: str | None = None
         self.loads_total = 0
         self.crashes_total = 0
@@ -153,7 +150,6 @@ class ModelHistory:
         self.lost_devices: tuple[str, ...] = ()
         """Accelerators that an earlier worker found and the last one did not: a driver may be gone after a sleep."""
         self.modalities: tuple[str, ...] = ()
-        """Senses of its last load."""
         self.projector_crashes: list[str] = []
         """How the worker ended at each load with its projector, since the last load that succeeded."""
         self.file_fault = ""
@@ -257,7 +253,6 @@ class ModelHistory:
             self._crashes.record(now)
 
     def served(self, service_s: float) -> None:
-        """Count a request that held the model for so long."""
         self._mean_service_s += _SERVICE_WEIGHT * (service_s - self._mean_service_s)
 
     def retry_after_s(self, waiting: int) -> float:

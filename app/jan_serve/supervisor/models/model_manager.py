@@ -43,7 +43,6 @@ _RETRY_AFTER_STOP_S = 5.0
 
 
 async def wait_at_most(event: asyncio.Event, seconds: float | None) -> None:
-    """The timer of the event loop."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

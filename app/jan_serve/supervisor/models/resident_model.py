@@ -53,10 +53,8 @@ class ResidentModel:
         self.retiring = False
         """It takes no new request, and is unloaded once no request holds it."""
         self.gone = asyncio.Event()
-        """Set when its memory is free."""
         self._needs = needs
         self.is_reported = False
-        """Whether the resolver was told about the load."""
         self._on_change = on_change
         self._clock = clock
         self._early_outcome: LoadOutcome | None = None

@@ -114,7 +114,6 @@ class ChildProcess:
         self.stderr = protocol.stderr
         self.pid = transport.get_pid()
         self.exited = protocol.exited
-        """Set once the process is reaped."""
         self._transport = transport
 
     @classmethod

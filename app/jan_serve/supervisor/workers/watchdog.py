@@ -72,7 +72,6 @@ class Watchdog:
 
     @property
     def is_unanswered(self) -> bool:
-        """The last ping has no answer."""
         return self._unanswered_since < math.inf
 
     def resting(self) -> bool:

@@ -109,7 +109,6 @@ class WorkerProcess:
         self.state = WorkerState.STARTING
         self.load_fraction = 0.0
         self.outcome: LoadOutcome | None = None
-        """The result of the load, once it is over."""
         self.end: WorkerEnd | None = None
         self.ending = False
         """Its pipe has ended or it was killed: `end` follows, and nothing more is sent."""
@@ -132,7 +131,6 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id; None before the spawn. Stays after the end."""
         return self._process.pid if self._process else None
 
     @property
