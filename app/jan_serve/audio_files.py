@@ -1,6 +1,4 @@
-"""Reads format, rate, channels and length of a sound from its headers, and limits the sounds of one request.
-
-Nothing is decoded, and the cost is bounded.
+"""Sound as far as its headers say it without being decoded: format, rate, channels, length and limits. Bounded cost.
 
 Sources: Microsoft's WAVEFORMATEX and WAVEFORMATEXTENSIBLE, FLAC (RFC 9639), MPEG audio layer III (ISO 11172-3,
 13818-3), ID3v2.4.
@@ -15,17 +13,14 @@ from typing import Final, Literal, NamedTuple
 
 from jan_serve.errors import InvalidAudio
 
-MAX_FILE_BYTES: Final = 25 << 20
-"""Size of one sound as it was sent. OpenAI's limit is the same."""
+MAX_FILE_BYTES: Final = 25 << 20  # size of one sound as it was sent. OpenAI's limit is the same.
 
 MAX_SECONDS: Final = 600
 """Length of one sound. Models take up to 750 tokens for half a minute, so longer ones would fill their contexts."""
 
-MAX_CHANNELS: Final = 8
-"""Channels of one sound; they are mixed to one."""
+MAX_CHANNELS: Final = 8  # channels of one sound; they are mixed to one
 
-RATES: Final = (4_000, 192_000)
-"""The least and the largest number of samples a second."""
+RATES: Final = (4_000, 192_000)  # the least and the largest number of samples a second
 
 MAX_SOUNDS: Final = 8
 

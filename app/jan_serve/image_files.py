@@ -1,7 +1,5 @@
 """Images as far as their bytes say it without being decoded: format, size, orientation, limits, data URLs. Pure.
 
-The cost is bounded. `shown_size` is the size at which a model gets to see an image.
-
 Sources: PNG (W3C), JPEG (ITU T.81), GIF89a, Microsoft's BITMAPINFOHEADER, WebP (RFC 9649), Exif 2.3.
 """
 
@@ -16,8 +14,7 @@ from typing import Final, Literal, NamedTuple
 from jan_serve.errors import InvalidImage
 from jan_serve.text.valid_text import base64_bytes
 
-MAX_FILE_BYTES: Final = 20 << 20
-"""Size of one image as it was sent. OpenAI's limit is the same."""
+MAX_FILE_BYTES: Final = 20 << 20  # size of one image as it was sent. OpenAI's limit is the same.
 
 MAX_PIXELS: Final = 32_000_000
 """Pixels of one image. Photographs of phones have 12 to 24 million; decoding takes 4 bytes a pixel, several times."""
@@ -25,8 +22,7 @@ MAX_PIXELS: Final = 32_000_000
 MAX_RATIO: Final = 200
 """Ratio of the longer to the shorter side. libmtmd ends the worker where it cannot cut such strips into patches."""
 
-MAX_IMAGES: Final = 64
-"""Images in one request: an agent sends all screenshots of its session each time."""
+MAX_IMAGES: Final = 64  # images in one request: an agent sends all screenshots of its session each time
 
 MAX_FILES_BYTES: Final = 16 * MAX_FILE_BYTES
 """Size of all images of a request. Those fetched from other hosts are not in its body, which has a limit too."""
@@ -34,18 +30,15 @@ MAX_FILES_BYTES: Final = 16 * MAX_FILE_BYTES
 MAX_SHOWN_PIXELS: Final = 1 << 22
 """Larger images are reduced to this before they go to the worker; no known projector takes in as much."""
 
-MAX_SHOWN_TOGETHER: Final = 16 * MAX_SHOWN_PIXELS
-"""Pixels of all images of one request: 192 MiB of pixels."""
+MAX_SHOWN_TOGETHER: Final = 16 * MAX_SHOWN_PIXELS  # pixels of all images of one request: 192 MiB of pixels
 
 MIN_SHOWN_SIDE: Final = 8
 """Smaller images are enlarged to this: projectors assume sides of some pixels, and assert it."""
 
 
 def shown_pixels(images: int) -> int:
-    """Pixels of one image among so many of a request.
-
-    They are halved rather than shared out: as a conversation grows, most images add none of another size to its cache.
-    """
+    """Pixels of one image among so many of a request. They are halved rather than shared out: as a conversation grows,
+    most images add none of another size to its cache."""
     pixels = MAX_SHOWN_PIXELS
     while images * pixels > MAX_SHOWN_TOGETHER:
         pixels //= 2
@@ -61,8 +54,7 @@ def shown_size(width: int, height: int, most_pixels: int = MAX_SHOWN_PIXELS) -> 
 
 ImageFormat = Literal["PNG", "JPEG", "GIF", "BMP", "WEBP"]
 
-_MAX_PARTS: Final = 256
-"""Chunks or segments that are looked at. Headers come first, among a few others."""
+_MAX_PARTS: Final = 256  # chunks or segments that are looked at. Headers come first, among a few others.
 
 _ORIENTATION_TAG: Final = 0x0112
 _FRAME_HEADERS: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}

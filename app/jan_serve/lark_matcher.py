@@ -27,8 +27,8 @@ _TOO_LARGE: Final = ("too big", "panic")
 
 
 def made_matcher(tokenizer: Any, lark: str) -> Any:
-    """llguidance's matcher at the start of a Lark grammar, within the limits of the engine.
-    Raises InvalidGrammar, GrammarTooComplex. Blocks for a second at most."""
+    """llguidance's matcher at the start of a Lark grammar, within the limits of the engine. Raises InvalidGrammar,
+    GrammarTooComplex. Blocks for a second at most."""
     import llguidance  # not needed for the first answer
 
     limits = llguidance.LLParserLimits(

@@ -106,10 +106,8 @@ TEXTS = {"repeating": repeating, "free": free, "partly": partly}
 
 
 class Stream:
-    """One stream of a simulated engine, whose text is given.
-
-    drafted_at: numbers of tokens at which a draft was. rows: of each step.
-    """
+    """One stream of a simulated engine, whose text is given. drafted_at: numbers of tokens at which a draft was. rows:
+    of each step."""
 
     def __init__(
         self, text: Iterator[int], seconds_of: Seconds, noise: Noise, model: DraftModel | None = None

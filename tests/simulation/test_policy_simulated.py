@@ -119,10 +119,8 @@ def starved(_seed: int) -> Callable[[float], float]:
 def test_slow_steps_make_no_work(
     noise: Callable[[int], Callable[[float], float]], count: int, prompt: int
 ) -> None:
-    """Whatever the clock says, few plans compute the same tokens in steps that cost much more.
-
-    Another program can make eight streams look as dear as eight steps of one: then prompts end one by one.
-    """
+    """Whatever the clock says, few plans compute the same tokens in steps that cost much more. Another program can make
+    eight streams look as dear as eight steps of one: then prompts end one by one."""
     quiet = simulate(burst(count, prompt), warm(Planned()))
     ratios: list[float] = []
     for seed in range(4 if noise is not starved else 1):

@@ -32,7 +32,7 @@ from jan_serve.core.events import FinishReason, Timings
 from jan_serve.core.models import ModelFacts
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidModel, JanServeError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
-from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
+from jan_serve.ipc.child_pipe import end_with_parent, write_no_core_dump
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, Self, cast
 import pytest
 
 from jan_serve.ipc.channel import EVENTS, REQUESTS, BlockingChannel
-from jan_serve.ipc.frames import LENGTH
+from jan_serve.ipc.child_pipe import LENGTH
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 from jan_serve.supervisor.workers.child_process import ChildProcess
 from tests.support.fake_engine import FakeEngine

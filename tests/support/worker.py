@@ -26,7 +26,7 @@ from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
 from jan_serve.ipc.attachments import media_frames
 from jan_serve.ipc.channel import EVENTS, REQUESTS
-from jan_serve.ipc.frames import LENGTH, body_length
+from jan_serve.ipc.child_pipe import LENGTH, body_length
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,

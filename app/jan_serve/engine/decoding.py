@@ -53,10 +53,8 @@ class Adapters:
             )
 
     def mark(self, uses: Sequence[AdapterUse], salt: str) -> PrefixMark | None:
-        """Separates prefixes under these adapters and this salt from all others; None for neither. Any thread.
-
-        Raises InvalidRequest.
-        """
+        """Separates prefixes under these adapters and this salt from all others; None for neither. Any thread. Raises
+        InvalidRequest."""
         for use in uses:
             if not 0 <= use.index < len(self._loaded):
                 raise InvalidRequest(f"lora: there is no adapter {use.index}", param="lora")
@@ -90,10 +88,8 @@ class InterruptibleDecode:
         makes_way: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> int:
-        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code.
-
-        makes_way: `make_way` stops it, too. meanwhile: see LlamaContext.decode.
-        """
+        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code. makes_way:
+        `make_way` stops it, too."""
         with self._lock:
             context.abort_flag.clear()
             self._running, self._makes_way = (request_ids, context), makes_way
@@ -115,7 +111,7 @@ class InterruptibleDecode:
             if code == DECODE_NO_CELLS:
                 raise EngineFailure("The KV cache cannot hold this input.")
             if code < DECODE_OK:
-                raise DecodeFailure(code)
+                raise DecodeFailure(f"llama_decode failed with code {code}")
             return code == DECODE_OK
 
         return decode

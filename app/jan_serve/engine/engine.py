@@ -33,6 +33,8 @@ from jan_serve.engine.tokens import ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
 
+_TOO_LONG = "the KV cache cannot hold this sequence"
+
 
 class Engine:
     """Runs sequences: `add` and `abort` between steps, `step` as long as `has_work`."""
@@ -51,13 +53,11 @@ class Engine:
         on_fetched: Callable[[], None] = lambda: None,
         send: Callable[[list[EngineEvent]], None] | None = None,
     ) -> None:
-        """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
-
-        phase: its clock is the engine's. encoder: of images and sound, if the model has a projector.
-        on_fetched: called by another thread when a state is read from disk; `wake` must follow.
-        send: the text of a step is made, and sent by this, while a device computes the next step, where
-        LlamaContext.decode goes on meanwhile. None: `step` returns all its events.
-        """
+        """context: its cells are this engine's alone. settings: as the loader resolved them for this model. phase: its
+        clock is the engine's. encoder: of images and sound, if the model has a projector. on_fetched: called by another
+        thread when a state is read from disk; `wake` must follow. send: the text of a step is made, and sent by this,
+        while a device computes the next step, where LlamaContext.decode goes on meanwhile. None: `step` returns all its
+        events."""
         self._context = context
         self._vocab = context.model.vocab
         parallel = settings.parallel or 1
@@ -76,6 +76,8 @@ class Engine:
             share_prefill=settings.share_prefill,
             prefer_cached=settings.prefer_cached,
             reaches_back=context.reaches_back,
+            is_fetching=self._memory.states.is_fetching,
+            num_fetched=self._memory.states.num_fetched,
         )
         self._planner: StepPlanner[Sequence] = StepPlanner(context.n_batch, settings.stream_share)
         # A recurrent memory cannot be cut further than it keeps states.
@@ -91,7 +93,7 @@ class Engine:
         )
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._draft_model = draft_model
-        self._media = MediaSteps(encoder, context)
+        self._encoder, self._media = encoder, MediaSteps(encoder, context)
         self._must_wait = self._was_reset = False
         self._phase, self._clock = phase, phase.clock
         self._shelf = shelf
@@ -112,10 +114,8 @@ class Engine:
 
     @property
     def can_step(self) -> bool:
-        """Whether a step may get somewhere: not while all sequences wait for images or saved states.
-
-        `add`, `abort` and `wake` end that wait.
-        """
+        """Whether a step may get somewhere: not while all sequences wait for images or saved states. `add`, `abort` and
+        `wake` end that wait."""
         return self._scheduler.has_work and not self._must_wait
 
     @property
@@ -161,8 +161,8 @@ class Engine:
             drafted_by_model_total=self._drafter.drafted_by_model,
             accepted_by_model_total=self._drafter.accepted_by_model,
             cache_ram_bytes=states.tiers.ram_used,
-            media_encoded_total=self._media.encoded_total,
-            media_reused_total=self._media.reused_total,
+            media_encoded_total=self._encoder.encoded_total if self._encoder is not None else 0,
+            media_reused_total=self._encoder.reused_total if self._encoder is not None else 0,
         )
 
     def add(self, sequences: Iterable[Sequence]) -> None:
@@ -172,7 +172,12 @@ class Engine:
         for sequence in choices:
             if self._memory.whole_only:
                 sequence.checkpoints = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
-                self._plan_fork(sequence, len(choices))
+                if len(choices) > 1:
+                    # The choices share the prefix before the token whose logits they sample. If some start later, when
+                    # the first one has moved past it, its state is saved there.
+                    sequence.fork = sequence.state.prompt_length - 1
+                    if len(choices) > self._scheduler.parallel - len(self._scheduler.running):
+                        sequence.checkpoints = (*sequence.checkpoints, sequence.fork)
             if sequence.index == 0:
                 self._counters.prompt_tokens += sequence.state.prompt_length
             self._scheduler.waiting.append(sequence)
@@ -180,15 +185,6 @@ class Engine:
     def wake(self) -> None:
         """An image is encoded, or a saved state is read."""
         self._must_wait = False
-
-    def _plan_fork(self, sequence: Sequence, num_choices: int) -> None:
-        """Let the other choices of a request share the prefix before the token whose logits they sample."""
-        if num_choices == 1:
-            return
-        sequence.fork = sequence.state.prompt_length - 1
-        if num_choices > self._scheduler.parallel - len(self._scheduler.running):
-            # Some choices start later, when the first one has moved past the fork: save its state there.
-            sequence.checkpoints = (*sequence.checkpoints, sequence.fork)
 
     def abort(self, request_id: int) -> None:
         """Drop a request: its cells are freed or cached at once, and no event of it follows."""
@@ -216,10 +212,8 @@ class Engine:
         self._memory.save(timeout_s)
 
     def grow(self, n_ctx: int) -> None:
-        """Make the context longer. Running sequences go on in it, and the cache stays. Blocks for the copies.
-
-        Raises as the constructor of LlamaContext; then nothing has changed.
-        """
+        """Make the context longer. Running sequences go on in it, and the cache stays. Blocks for the copies. Raises as
+        the constructor of LlamaContext; then nothing has changed."""
         self.flush()
         longer, draft_model = self._context.resized(n_ctx), self._draft_model
         try:
@@ -250,7 +244,11 @@ class Engine:
         times.begin()
         self._phase.enter("other")
         self._output.defers = False
-        self._admit()
+        running = len(self._scheduler.running)
+        with times.part("join"):
+            self._admit()
+        if not 0 < running < len(self._scheduler.running):
+            times.drop("join")
         if self._send is not None:
             # What a step leaves waits for one batch of decodes at most: nothing that takes longer comes before it.
             self._output.defers = self._only_decodes()
@@ -260,11 +258,7 @@ class Engine:
         ready = self._media.ready(self._scheduler.running, self._fail)
         chosen = self._scheduler.next_turn(now, ready)
         is_short = not self._batch.can_stop and bool(chosen) and chosen[0].background
-        turn = self._planner.plan(
-            chosen,
-            now=now,
-            most_s=BACKGROUND_S if is_short else ALONE_S,
-        )
+        turn = self._planner.plan(chosen, now=now, most_s=BACKGROUND_S if is_short else ALONE_S)
         plan = self._make_room(
             self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)
         )
@@ -319,24 +313,16 @@ class Engine:
     # Admission and cells
 
     def _admit(self) -> None:
-        running = len(self._scheduler.running)
-        with self._step_clock.part("join"):
-            self._start_waiting()
-        if not 0 < running < len(self._scheduler.running):
-            self._step_clock.drop("join")
-
-    def _start_waiting(self) -> None:
-        fetches = self._memory.states.is_fetching, self._memory.states.num_fetched
         paused: Sequence | None = None
         while True:
-            admission = self._scheduler.next_admission(*fetches)
+            admission = self._scheduler.next_admission()
             if admission is not None:
                 self._start(admission)
                 self._is_crowded, paused = True, None
                 continue
             if paused is not None and not paused.background:
                 break
-            if (paused := self._scheduler.next_pause(*fetches)) is None:
+            if (paused := self._scheduler.next_pause()) is None:
                 break
             self._preempt(paused, keeps=True)
         if self._is_crowded:
@@ -396,7 +382,7 @@ class Engine:
             victim = self._scheduler.victim()
             if victim is None:
                 # The context bounds one sequence; only a different count in llama.cpp leads here.
-                self._fail(plan[0].sequence, EngineFailure("the KV cache cannot hold this sequence"))
+                self._fail(plan[0].sequence, EngineFailure(_TOO_LONG))
                 return []
             self._preempt(victim)
             plan = [item for item in plan if item.sequence is not victim]
@@ -461,10 +447,8 @@ class Engine:
             self._planner.observe(rows, 0, seconds)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
-        """Handle a failed decode: the plan's sequences stay as they were, begin again, or one of them fails.
-
-        Raises DecodeFailure for the second fatal one.
-        """
+        """Handle a failed decode: the plan's sequences stay as they were, begin again, or one of them fails. Raises
+        DecodeFailure for the second fatal one."""
         if code == DECODE_NO_CELLS:
             # Our count has room, so the cells are fragmented: evict the oldest cached sequence.
             victim = self._scheduler.victim()
@@ -473,29 +457,22 @@ class Engine:
             elif victim is not None:
                 self._preempt(victim)
             else:
-                self._fail(plan[0].sequence, EngineFailure("the KV cache cannot hold this sequence"))
-            self._preempt_incomplete(plan)
-            return
+                self._fail(plan[0].sequence, EngineFailure(_TOO_LONG))
         if code == DECODE_ABORTED:
             for item in plan:
                 self._memory.rewind(item.sequence)
-            self._preempt_incomplete(plan)
+        if code in (DECODE_NO_CELLS, DECODE_ABORTED):
+            # The sliding windows of some sequences lost cells to the later tokens of the batch.
+            for sequence in reversed([item.sequence for item in plan]):
+                is_running = sequence.status is SequenceStatus.RUNNING
+                if is_running and not self._memory.has_window(sequence):
+                    self._preempt(sequence)
             return
         # Only once in a worker's life: a batch that always fails would be computed again and again.
         if self._was_reset:
-            raise DecodeFailure(code)
+            raise DecodeFailure(f"llama_decode failed with code {code}")
         self._was_reset = True
-        self._reset_memory()
-
-    def _preempt_incomplete(self, plan: list[PlanItem]) -> None:
-        """Preempt the sequences whose sliding window lost cells to the later tokens of a batch that failed."""
-        for item in reversed(plan):
-            sequence = item.sequence
-            if sequence.status is SequenceStatus.RUNNING and not self._memory.has_window(sequence):
-                self._preempt(sequence)
-
-    def _reset_memory(self) -> None:
-        """Preempt all, so that everything is computed again: after a fatal decode the memory is undefined."""
+        # The memory is undefined: everything is computed again.
         for sequence in reversed(list(self._scheduler.running)):
             self._preempt(sequence)
         self._memory.reset()
@@ -543,7 +520,7 @@ class Engine:
 
     def _fail(self, sequence: Sequence, error: JanServeError) -> None:
         self.flush()
-        self._output.fail(sequence.state, error)
+        self._output.fail(sequence, error)
 
     def _retire(self, sequence: Sequence) -> None:
         """Move a running sequence to the cache."""

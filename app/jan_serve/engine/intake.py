@@ -1,7 +1,4 @@
-"""Turns an EngineRequest into Sequences for the queue: tokenised, validated, with their samplers.
-
-Runs beside the engine thread: it only reads the vocabulary and creates objects that no other thread holds yet.
-"""
+"""Turns an EngineRequest into Sequences for the queue: tokenised, validated, with their samplers."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ from typing import Final, NamedTuple
 from jan_serve.core.kv_transfer import SequenceState
 from jan_serve.core.messages import AudioPiece, ImagePiece
 from jan_serve.engine.cache.state_transfer import StateShelf
-from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.constraint.token_tables import EarlyTables
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
@@ -47,20 +42,21 @@ from jan_serve.ipc.messages import (
 )
 
 _NOTHING: Final = WrittenChoice()
-_ANSWER: Final = 1024
-"""Tokens of an answer, at most, for which the context grows."""
-_LENGTHS: Final = 256
-"""llama.cpp pads contexts to multiples of it."""
+_ANSWER: Final = 1024  # tokens of an answer, at most, for which the context grows
+_LENGTHS: Final = 256  # llama.cpp pads contexts to multiples of it
 
 
 class ContextGrowth(NamedTuple):
-    """How long the context may become, and `ask`, which makes it at least so long.
-
-    The result is its length then. Raises InsufficientMemory, and ModelFailed if llama.cpp gives another reason.
-    """
+    """How long the context may become, and `ask`, which makes it at least so long. The result is its length then.
+    Raises InsufficientMemory, and ModelFailed if llama.cpp gives another reason."""
 
     longest: int
     ask: Callable[[int], Future[int]]
+
+    @property
+    def remedy(self) -> str:
+        """See ContextLengthExceeded."""
+        return f"Shorten the prompt: it grows to {self.longest} tokens at most."
 
 
 class Intake:
@@ -79,10 +75,8 @@ class Intake:
         early: EarlyTables | None = None,
         tokenizer: TextTokenizer | None = None,
     ) -> None:
-        """n_ctx: max tokens of a sequence, unless it grows. mark: see Adapters.mark. early: see TokenTables.
-
-        media: None if the model only reads text.
-        """
+        """n_ctx: max tokens of a sequence, unless it grows. mark: see Adapters.mark. early: see TokenTables. media:
+        None if the model only reads text."""
         self._media = media or MediaLayout(None)
         self._vocab = vocab
         self.tokenizer = tokenizer or TextTokenizer(vocab)
@@ -99,12 +93,15 @@ class Intake:
     def prepare(self, request: EngineRequest) -> Work[list[Sequence]]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
         self._check_ids(request)
-        prompt, media = yield from self._prompt(request, self._longest)
+        prompt, media = yield from self._prompt(
+            request, self._n_ctx if self._growth is None else self._growth.longest
+        )
         remedy = yield from self._grow(request, len(prompt))
         max_new = self._max_new(request, len(prompt), remedy)
         _check_media(request, prompt, media)
         state = _begun(request, len(prompt))
-        state.visible_specials = self._visible_specials(request)
+        specials = map(self._vocab.control_token, request.visible_specials)
+        state.visible_specials = frozenset(token for token in specials if token is not None)
         buffer = TokenBuffer(prompt)
         mark = self._mark(request.adapters, request.cache_salt)
         if request.adapters and (request.keep_state or request.resume is not None):
@@ -131,9 +128,7 @@ class Intake:
         self, request: EngineRequest | CountRequest, room: int | None
     ) -> Work[tuple[Tokens, PromptMedia]]:
         """The prompt's ids. BOS comes first if the GGUF says so, and is never doubled. room: most tokens of its texts.
-
-        Raises ContextLengthExceeded before all of a prompt is read that has more.
-        """
+        Raises ContextLengthExceeded before all of a prompt is read that has more."""
         parts: list[PromptPart] = []
         read = 0
         for piece in request.prompt:
@@ -150,11 +145,11 @@ class Intake:
             except MoreTokens as more:
                 raise ContextLengthExceeded(
                     read + more.at_least,
-                    self._longest,
-                    max_tokens=_max_tokens(request),
+                    room or 0,
+                    max_tokens=request.stopping.max_tokens if isinstance(request, EngineRequest) else None,
                     param=request.prompt_param,
                     at_least=True,
-                    remedy=self._at_its_longest,
+                    remedy=None if self._growth is None else self._growth.remedy,
                 ) from None
             if isinstance(piece, str):
                 read += len(ids)
@@ -173,11 +168,6 @@ class Intake:
             )
         salt = request.cache_salt if isinstance(request, EngineRequest) else ""  # a count keeps nothing
         return self._media.assemble(parts, salt)
-
-    def _visible_specials(self, request: EngineRequest) -> frozenset[int]:
-        """The control tokens whose text stays in the output."""
-        tokens = map(self._vocab.control_token, request.visible_specials)
-        return frozenset(token for token in tokens if token is not None)
 
     def _resumed(
         self, request: RequestState, prompt: TokenBuffer, max_new: int, resume: ResumeState
@@ -233,17 +223,6 @@ class Intake:
                     param="logit_bias",
                 )
 
-    @property
-    def _longest(self) -> int:
-        return self._n_ctx if self._growth is None else self._growth.longest
-
-    @property
-    def _at_its_longest(self) -> str | None:
-        """The remedy where a context grows: see ContextLengthExceeded."""
-        if self._growth is None:
-            return None
-        return f"Shorten the prompt: it grows to {self._growth.longest} tokens at most."
-
     def _grow(self, request: EngineRequest, n_prompt: int) -> Work[str | None]:
         """Have the context grow for a prompt and the beginning of its answer. Returns what can be done if it cannot."""
         growth, requested, written = self._growth, request.stopping.max_tokens, request.written
@@ -254,7 +233,7 @@ class Intake:
             answer = max(answer, *(len(choice.tokens) + 1 for choice in written.choices))
         wanted = min(n_prompt + answer, growth.longest)
         if wanted <= self._n_ctx:
-            return self._at_its_longest
+            return growth.remedy
         doubled = self._n_ctx
         while doubled < wanted:
             doubled *= 2
@@ -267,7 +246,7 @@ class Intake:
             except (InsufficientMemory, ModelFailed) as error:
                 refused = error.message
             else:
-                return self._at_its_longest
+                return growth.remedy
         return f"{refused} Shorten the prompt, unload other models, or use --type-k q8_0 --type-v q8_0."
 
     def _max_new(self, request: EngineRequest, n_prompt: int, remedy: str | None) -> int:
@@ -300,14 +279,15 @@ class Intake:
         if seed is None:
             seed = int.from_bytes(os.urandom(4), "little")
         seed += index
-        grammar = self._executor(request)
+        grammar = None if request.grammar is None else self._grammars.create(request.grammar)
+        guide = None if request.guide is None else self._grammars.guided(request.guide)
         sampler = Sampler(
             request,
             seed,
             self._vocab,
             self._n_ctx,
             self._candidates,
-            grammar=grammar,
+            grammar=guide or grammar,
             jump_forward=self._settings.jump_forward,
             draws=written.draws,
         )
@@ -330,7 +310,7 @@ class Intake:
             max_new=max_new,
             fills_context=len(prompt) + max_new == self._n_ctx and max_new != request.stopping.max_tokens,
             seed=seed if sampling.temperature > 0.0 else None,
-            guide=grammar if isinstance(grammar, GuidedExecutor) else None,
+            guide=guide,
             repetition=None if detection is None else RepetitionDetector(detection),
             escapes=0 if detection is None else detection.escapes,
             resumed=resumed,
@@ -361,11 +341,6 @@ class Intake:
         # Text may have left though its tokens are not among these: text that may become a stop string is held back.
         sequence.sent_before = written.characters - sent
 
-    def _executor(self, request: EngineRequest) -> GrammarExecutor | GuidedExecutor | None:
-        if request.guide is not None:
-            return self._grammars.guided(request.guide)
-        return None if request.grammar is None else self._grammars.create(request.grammar)
-
 
 def _begun(request: EngineRequest, n_prompt: int) -> RequestState:
     """The state of a request, to which the time and the tokens of earlier workers count."""
@@ -391,10 +366,6 @@ def _unfinished(request: EngineRequest) -> list[tuple[int, WrittenChoice]]:
     if len(choices) != request.n or all(choice.finished for choice in choices):
         raise InvalidRequest("nothing is left to write of this answer")
     return [(index, choice) for index, choice in enumerate(choices) if not choice.finished]
-
-
-def _max_tokens(request: EngineRequest | CountRequest) -> int | None:
-    return request.stopping.max_tokens if isinstance(request, EngineRequest) else None
 
 
 def _check_media(request: EngineRequest, prompt: Tokens, media: PromptMedia) -> None:

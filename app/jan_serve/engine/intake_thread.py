@@ -1,7 +1,4 @@
-"""The worker's intake thread: prepares each request for the engine thread, and answers those about tokens.
-
-Requests are prepared in parts, by turns among clients, and of one client by turns among its requests.
-"""
+"""The worker's intake thread: prepares requests in parts for the engine thread, and answers those about tokens."""
 
 from __future__ import annotations
 
@@ -38,15 +35,8 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.ipc.scoring import RankRequest, WeighOptions
 
-PreparedItem = (
-    EngineRequest
-    | EmbedRequest
-    | RankRequest
-    | WeighOptions
-    | CountRequest
-    | TokenizeRequest
-    | DetokenizeRequest
-)
+_TokenRequest = CountRequest | TokenizeRequest | DetokenizeRequest
+PreparedItem = EngineRequest | EmbedRequest | RankRequest | WeighOptions | _TokenRequest
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -58,12 +48,9 @@ class _Job(msgspec.Struct, eq=False):
 
 IntakeItem = PreparedItem | AbortRequest | _Job
 
-_PIECES: Final = 4096
-"""Tokens whose bytes are looked up, or ids that are checked, in one part."""
-_REST_S = 0.5
-"""Time after the last request until the worker uses its rest for work ahead."""
-_SHORTAGE_S = 10.0
-"""Time until it tries again if there was no memory, or no descriptor."""
+_PIECES: Final = 4096  # tokens whose bytes are looked up, or ids that are checked, in one part
+_REST_S = 0.5  # time after the last request until the worker uses its rest for work ahead
+_SHORTAGE_S = 10.0  # time until it tries again if there was no memory, or no descriptor
 
 
 class IntakeThread:
@@ -97,7 +84,9 @@ class IntakeThread:
                 item = self._items.get() if self._turns else self._next(intake, engine)
                 match item:
                     case AbortRequest():
-                        self._abort(item)
+                        self._aborted.discard(item.id)
+                        self._drop(item.id)
+                        self._commands.put(item)
                     case _Job():
                         self._turns.put(item.item.client, item)
                     case _ if item.id not in self._aborted:
@@ -107,11 +96,6 @@ class IntakeThread:
                     case _:
                         pass
             self._advance(self._turns.take())
-
-    def _abort(self, abort: AbortRequest) -> None:
-        self._aborted.discard(abort.id)
-        self._drop(abort.id)
-        self._commands.put(abort)
 
     def _drop(self, request_id: int) -> None:
         job = self._jobs.pop(request_id, None)
@@ -130,10 +114,8 @@ class IntakeThread:
             future = next(job.work)
         except StopIteration:
             self._drop(item.id)
-        except JanServeError as error:
-            self._fail(item.id, error)
         except Exception as error:
-            self._fail(item.id, _failure(error))
+            self._fail(item.id, error if isinstance(error, JanServeError) else _failure(error))
         else:
             if future is None:
                 self._turns.put(item.client, job)
@@ -178,9 +160,9 @@ class IntakeThread:
                 if engine is not None and not item.background:
                     engine.make_way()
             case RankRequest():
-                self._commands.put((yield from loaded.scorer.intake.rank(item)))
+                self._commands.put((yield from loaded.scoring.rank(item)))
             case WeighOptions():
-                self._commands.put((yield from loaded.scorer.intake.weigh(item)))
+                self._commands.put((yield from loaded.scoring.weigh(item)))
             case CountRequest():
                 self._send(Counted(item.id, (yield from intake.count(item))))
             case TokenizeRequest():

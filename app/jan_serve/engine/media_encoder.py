@@ -27,8 +27,7 @@ def embeddings_bytes() -> int:
     return min(_MAX_CACHE_BYTES, psutil.virtual_memory().total // 64)
 
 
-EncodeChunk = Callable[[int], Embeddings]
-"""Encodes the chunk of this number, of one piece."""
+EncodeChunk = Callable[[int], Embeddings]  # encodes the chunk of this number, of one piece
 
 OpenPiece = Callable[[MediaPiece], AbstractContextManager[EncodeChunk]]
 
@@ -39,27 +38,16 @@ class _Job(msgspec.Struct, eq=False):
     result: Embeddings | None = None
     error: JanServeError | None = None
 
-    @property
-    def is_done(self) -> bool:
-        return self.result is not None or self.error is not None
-
 
 _MOST_IN_A_ROW: Final = 4
 """Chunks of one piece while another one waits: preparing a piece again takes time, and a long sound has many chunks."""
 
 
 class MediaEncoder:
-    """Jobs in the order in which they were asked for. Any thread; no method but `run` blocks for an encoding.
+    """Jobs in the order in which they were asked for. Any thread; no method but `run` blocks for an encoding. owner:
+    any number that is one asker's, such as the id of a sequence."""
 
-    owner: any number that is one asker's, such as the id of a sequence.
-    """
-
-    def __init__(
-        self,
-        open_piece: OpenPiece,
-        limit_bytes: int,
-        on_done: Callable[[], None],
-    ) -> None:
+    def __init__(self, open_piece: OpenPiece, limit_bytes: int, on_done: Callable[[], None]) -> None:
         """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block."""
         self._open = open_piece
         self._limit = limit_bytes
@@ -69,18 +57,18 @@ class MediaEncoder:
         self._running: _Job | None = None
         self._cache: OrderedDict[bytes, Embeddings] = OrderedDict()
         self._cached_bytes = 0
-        self.encoded_total = 0
-        self.reused_total = 0
+        self.encoded_total = self.reused_total = 0
 
     def want(self, owner: int, chunk: MediaChunk) -> Embeddings | None:
         """The embeddings of a chunk; None until they are ready. The first call queues it. Raises what encoding raised.
-
-        They are held until `release` or `forget`.
-        """
+        They are held until `release` or `forget`."""
         with self._changed:
             job = self._jobs.get(chunk.key)
             if job is None:
-                job = self._jobs[chunk.key] = _Job(chunk, result=self._from_cache(chunk.key))
+                if (found := self._cache.get(chunk.key)) is not None:
+                    self._cache.move_to_end(chunk.key)
+                    self.reused_total += 1
+                job = self._jobs[chunk.key] = _Job(chunk, result=found)
                 self._changed.notify()
             job.owners.add(owner)
             if job.error is not None:
@@ -108,10 +96,7 @@ class MediaEncoder:
         with ExitStack() as stack:
             encode: EncodeChunk | None = None
             encoded = 0
-            while self._goes_on(piece, encoded):
-                job = self._next(piece)
-                if job is None:  # forgotten by the engine's thread meanwhile
-                    return
+            while (job := self._next(piece, encoded)) is not None:
                 try:
                     if encode is None:
                         encode = stack.enter_context(self._open(piece))
@@ -127,29 +112,22 @@ class MediaEncoder:
     def _wait(self) -> MediaPiece:
         """The piece of the oldest job that is not done."""
         with self._changed:
-            while True:
-                for job in self._jobs.values():
-                    if not job.is_done:
-                        return job.chunk.piece
+            while (oldest := next(self._open_jobs(), None)) is None:
                 self._changed.wait()
+            return oldest.chunk.piece
 
-    def _goes_on(self, piece: MediaPiece, encoded: int) -> bool:
-        """Whether the next job is of this piece. After `_MOST_IN_A_ROW`, an older one of another piece comes first."""
+    def _next(self, piece: MediaPiece, encoded: int) -> _Job | None:
+        """Begin the next job of this piece, if any. After `_MOST_IN_A_ROW`, older ones of others come first."""
         with self._changed:
-            oldest = next((job for job in self._jobs.values() if not job.is_done), None)
-            if oldest is None or (encoded >= _MOST_IN_A_ROW and oldest.chunk.piece is not piece):
-                return False
-            return next(self._jobs_of(piece), None) is not None
-
-    def _next(self, piece: MediaPiece) -> _Job | None:
-        """Begin the next job of this piece, if there is one."""
-        with self._changed:
-            self._running = next(self._jobs_of(piece), None)
+            oldest = next(self._open_jobs(), None)
+            others_turn = encoded >= _MOST_IN_A_ROW and oldest is not None and oldest.chunk.piece is not piece
+            jobs = () if others_turn else (job for job in self._open_jobs() if job.chunk.piece is piece)
+            self._running = next(iter(jobs), None)
             return self._running
 
-    def _jobs_of(self, piece: MediaPiece) -> Iterator[_Job]:
-        """Those that are not done."""
-        return (job for job in self._jobs.values() if not job.is_done and job.chunk.piece is piece)
+    def _open_jobs(self) -> Iterator[_Job]:
+        """Those that are not done, the oldest first."""
+        return (job for job in self._jobs.values() if job.result is None and job.error is None)
 
     def _finish(self, job: _Job, result: Embeddings | JanServeError) -> None:
         with self._changed:
@@ -171,13 +149,6 @@ class MediaEncoder:
             if not job.owners and job is not self._running:
                 del self._jobs[key]
 
-    def _from_cache(self, key: bytes) -> Embeddings | None:
-        found = self._cache.get(key)
-        if found is not None:
-            self._cache.move_to_end(key)
-            self.reused_total += 1
-        return found
-
     def _keep(self, key: bytes, result: Embeddings) -> None:
         if result.nbytes > self._limit or key in self._cache:
             return
@@ -188,8 +159,7 @@ class MediaEncoder:
             self._cached_bytes -= oldest.nbytes
 
 
-_AHEAD = 2
-"""Chunks of a sequence that are encoded or held at once: the current one, and the next."""
+_AHEAD = 2  # chunks of a sequence that are encoded or held at once: the current one, and the next
 
 
 class MediaSteps:
@@ -199,16 +169,7 @@ class MediaSteps:
         self._encoder = encoder
         self._context = context
         self._owners: set[int] = set()
-        self.is_waiting = False
-        """Whether a sequence of the last `ready` waits for the encoder."""
-
-    @property
-    def encoded_total(self) -> int:
-        return 0 if self._encoder is None else self._encoder.encoded_total
-
-    @property
-    def reused_total(self) -> int:
-        return 0 if self._encoder is None else self._encoder.reused_total
+        self.is_waiting = False  # whether a sequence of the last `ready` waits for the encoder
 
     def ready(
         self, running: list[Sequence], fail: Callable[[Sequence, JanServeError], None]

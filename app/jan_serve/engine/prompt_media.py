@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 Positions = npt.NDArray[np.int32]
 
 _ID_BYTES = 4
-_MIN_SHARED_CELLS = 9
-"""So many placeholders of 31 bits hold a digest of 256."""
+_MIN_SHARED_CELLS = 9  # so many placeholders of 31 bits hold a digest of 256
 
 
 class MediaChunk(msgspec.Struct, frozen=True, eq=False):
@@ -35,8 +34,7 @@ class MediaChunk(msgspec.Struct, frozen=True, eq=False):
 
     start, end: indices of its cells in the prompt. position: of its start; next_position: of the token after it.
     positions: of its cells; a row for each component. key: identifies its embeddings. piece, number: its part of what.
-    is_whole: all its cells must be in one batch, since they attend to each other.
-    """
+    is_whole: all its cells must be in one batch, since they attend to each other."""
 
     start: int
     end: int
@@ -119,17 +117,14 @@ def chunk_key(projector: str, piece_key: str, number: int) -> bytes:
 
 
 def placeholders(key: bytes, count: int) -> Tokens:
-    """The ids of a chunk's cells, below zero: the same for the same key, in every process.
-
-    Too few cells for the whole digest get ids that no other prompt has.
-    """
+    """The ids of a chunk's cells, below zero: the same for the same key, in every process. Too few cells for the whole
+    digest get ids that no other prompt has."""
     size = _ID_BYTES * count
     data = hashlib.shake_256(key).digest(size) if count >= _MIN_SHARED_CELLS else os.urandom(size)
     return (np.frombuffer(data, "<u4") | np.uint32(1 << 31)).view(np.int32)
 
 
-PromptPart = list[int] | tuple[MediaPiece, "MediaPart"]
-"""Tokens, or a media part of a piece of the prompt."""
+PromptPart = list[int] | tuple[MediaPiece, "MediaPart"]  # tokens, or a media part of a piece of the prompt
 
 
 class MediaLayout:
@@ -165,10 +160,8 @@ class MediaLayout:
         return [list(part) if isinstance(part, tuple) else (piece, part) for part in layout]
 
     def assemble(self, parts: Iterable[PromptPart], salt: str = "") -> tuple[Tokens, PromptMedia]:
-        """The ids of a whole prompt with placeholders, and its chunks.
-
-        salt: embeddings are shared among prompts with the same salt only.
-        """
+        """The ids of a whole prompt with placeholders, and its chunks. salt: embeddings are shared among prompts with
+        the same salt only."""
         ids: list[Tokens] = []
         chunks: list[MediaChunk] = []
         length = position = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Set
@@ -11,12 +10,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final, Generic, NamedTuple, TypeVar
 
-import msgspec
-
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.scoring.option_job import OptionJob
+from jan_serve.engine.scoring.options import OptionJob
 from jan_serve.engine.sequence import Sequence
-from jan_serve.ipc.messages import AbortRequest, ShutdownRequest, Step
+from jan_serve.ipc.messages import AbortRequest, ShutdownRequest
 
 
 class Wake:
@@ -33,50 +30,15 @@ class GrowContext(NamedTuple):
 Command = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | Wake | GrowContext
 
 
-class CommandQueue(msgspec.Struct):
+class CommandQueue(queue.SimpleQueue[Command]):
     """Commands in order. Any thread puts, the engine thread takes."""
-
-    _commands: deque[Command] = msgspec.field(default_factory=deque[Command])
-    _ready: threading.Condition = msgspec.field(default_factory=threading.Condition)
-
-    def put(self, command: Command) -> None:
-        with self._ready:
-            self._commands.append(command)
-            self._ready.notify()
 
     def take(self, *, wait: bool) -> list[Command]:
         """All commands; blocks for the first one if `wait`."""
-        if not wait and not self._commands:
-            return []
-        with self._ready:
-            while not self._commands:
-                self._ready.wait()
-            commands = list(self._commands)
-            self._commands.clear()
-            return commands
-
-
-class Outbox:
-    """A bounded queue of steps. The engine thread puts, the writer thread runs.
-
-    At most `limit` steps wait: a front that does not read slows the engine down, as a full pipe does.
-    """
-
-    def __init__(self, send: Callable[[Step], None], limit: int = 64) -> None:
-        self._send = send
-        self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
-        self._room = threading.Semaphore(limit)
-
-    def put(self, step: Step) -> None:
-        """Blocks while `limit` other steps wait."""
-        self._room.acquire()
-        self._steps.put(step)
-
-    def run(self) -> None:
-        """Send steps for ever. Raises the errors of `send`."""
-        while True:
-            self._send(self._steps.get())
-            self._room.release()
+        commands = [self.get()] if wait else []
+        while not self.empty():
+            commands.append(self.get())
+        return commands
 
 
 T = TypeVar("T")
@@ -170,11 +132,9 @@ MIN_TOKENS: Final = 16
 
 
 class EmbedPacing:
-    """Decides when the next batch of embeddings runs, and its size. For the engine thread.
-
-    A batch takes the time that the streams' last step earned it, and MIN_TOKENS at least. The next one runs once the
-    streams have had their share. Earlier time of the streams alone does not count.
-    """
+    """Decides when the next batch of embeddings runs, and its size. For the engine thread. A batch takes the time that
+    the streams' last step earned it, and MIN_TOKENS at least. The next one runs once the streams have had their share.
+    Earlier time of the streams alone does not count."""
 
     def __init__(
         self, stream_share: float | None = None, clock: Callable[[], float] = time.perf_counter

@@ -37,8 +37,7 @@ class RepetitionDetector:
     An answer ends with a pattern of p tokens n times if its last (n-1)p tokens equal those p before them. A period is
     looked at once in half of that many tokens: then a repetition that is going to be complete is half there, and the
     next look is when it would be complete. So a period costs two looks in (n-1)p tokens, and a look one comparison of a
-    token unless the text does repeat. Repetitions are found at the token that completes them.
-    """
+    token unless the text does repeat. Repetitions are found at the token that completes them."""
 
     def __init__(self, wanted: RepetitionDetection) -> None:
         self._spans = _spans(wanted)
@@ -51,10 +50,8 @@ class RepetitionDetector:
         self._last = 0
 
     def add(self, token: int) -> int:
-        """The smallest size of a pattern that this token completes; 0 if there is none.
-
-        Says so again with each token that goes on with it.
-        """
+        """The smallest size of a pattern that this token completes; 0 if there is none. Says so again with each token
+        that goes on with it."""
         self._text += token.to_bytes(_WORD, "little", signed=True)
         self._length += 1
         if not self._is_planned and self._length >= self._begins:

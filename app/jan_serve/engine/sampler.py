@@ -21,7 +21,7 @@ from jan_serve.errors import EngineFailure, GrammarTooComplex
 from jan_serve.ipc.messages import EngineRequest
 from jan_serve.text.watermark import green_tokens
 
-Logits = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.intp]
 
@@ -55,7 +55,7 @@ class WarpedSampler:
             self._counts[token] += 1
             self._length += 1
 
-    def penalise(self, logits: Logits) -> None:
+    def penalise(self, logits: Floats) -> None:
         """Apply both penalties in place. Shape (n_vocab,)."""
         if self._length == 0:
             return
@@ -69,7 +69,7 @@ class WarpedSampler:
             values -= self._counts[seen] * (frequency / self._length)
         logits[seen] = np.clip(values, -_MAX_LOGIT, _MAX_LOGIT)
 
-    def warp(self, logits: Logits) -> Logits:
+    def warp(self, logits: Floats) -> Floats:
         """The logits to draw from, with excluded tokens at -inf; unchanged if sampling is greedy."""
         params = self._params
         if params.temperature <= 0.0:
@@ -93,29 +93,24 @@ class WarpedSampler:
         self.draws += draws
         self._random.advance(draws)
 
-    def draw(self, warped: Logits) -> int:
+    def draw(self, warped: Floats) -> int:
         """Draw a token by its probability; the most likely one if sampling is greedy."""
         if self._params.temperature <= 0.0:
             return int(warped.argmax())
         self.draws += 1
-        reached: Doubles = np.cumsum(_weights(warped), dtype=np.float64)
+        reached: Doubles = np.cumsum(np.exp(warped - warped.max()), dtype=np.float64)
         unit = (int(self._random.random_raw()) >> 11) * 2.0**-53
         # The first token beyond the drawn mass; never one without weight.
         return int(np.searchsorted(reached, unit * float(reached[-1]), side="right"))
 
 
-def _weights(logits: Logits) -> Logits:
-    """Proportional to the probabilities; 1 for the most likely token."""
-    return np.exp(logits - logits.max())
-
-
-def _kept(warped: Logits, ids: Ids) -> Logits:
+def _kept(warped: Floats, ids: Ids) -> Floats:
     out = np.full(len(warped), -np.inf, np.float32)
     out[ids] = warped[ids]
     return out
 
 
-def _top_p(warped: Logits, top_p: float) -> Ids:
+def _top_p(warped: Floats, top_p: float) -> Ids:
     """The tokens, most likely first, whose predecessors have less than `top_p` of the mass."""
     falls = warped - warped.max()
     weights = np.exp(falls)
@@ -131,7 +126,7 @@ def _top_p(warped: Logits, top_p: float) -> Ids:
     return ids[np.cumsum(probabilities) - probabilities < top_p]
 
 
-def _typical_p(warped: Logits, mass: float) -> Ids:
+def _typical_p(warped: Floats, mass: float) -> Ids:
     """Locally typical sampling (Meister et al. 2022): the tokens whose surprisal is nearest to the entropy."""
     falls = warped - warped.max()
     weights = np.exp(falls)
@@ -150,7 +145,7 @@ def _typical_p(warped: Logits, mass: float) -> Ids:
 
 
 def _nearest(
-    falls: Logits, weights: Logits, total: float, entropy: float, mass: float
+    falls: Floats, weights: Floats, total: float, entropy: float, mass: float
 ) -> tuple[Doubles, float]:
     """Distance of each token's surprisal from the entropy, and the largest distance that `mass` needs."""
     distance = np.abs(math.log(total) - falls.astype(np.float64) - entropy)
@@ -159,8 +154,6 @@ def _nearest(
     needed = int((reached < mass).sum())
     return distance, float(distance[order[needed]]) if needed < len(order) else math.inf
 
-
-Floats = npt.NDArray[np.float32]
 
 _MAX_TIES = 64
 _SEEDS = 0xFFFFFFFF  # llama.cpp's seeds are uint32; the largest one requests a random seed
@@ -176,10 +169,8 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class Sampler:
-    """Sampling state of one sequence. Only the scratch array of candidates is shared with others.
-
-    `sample` changes its row of logits in place (biases, masks).
-    """
+    """Sampling state of one sequence. Only the scratch array of candidates is shared with others. `sample` changes its
+    row of logits in place (biases, masks)."""
 
     def __init__(
         self,
@@ -241,16 +232,17 @@ class Sampler:
         self._last = int(tokens[-1]) if len(tokens) else None
         if self._warped is not None:
             self._warped.observe_prompt(tokens)
-        if self._penalties is None:
-            return
-        tail = tokens if self._window < 0 else tokens[max(0, len(tokens) - self._window) :]
-        for token in tail.tolist():
-            self._penalise(token)
+        if self._penalties is not None:
+            tail = tokens if self._window < 0 else tokens[max(0, len(tokens) - self._window) :]
+            for token in tail.tolist():
+                self._penalise(token)
 
     def sample(self, logits: Floats) -> Sampled:
         """Sample and accept the next token. Raises GrammarTooComplex if no token can continue the grammar."""
         raw = logits.copy() if self._logprobs is not None and self._warped is None else logits
-        self._add_watermark(logits)
+        if (mark := self._watermark) is not None and self._last is not None:
+            green = green_tokens(len(logits), self._last, mark.gamma)
+            logits += green.astype(np.float32) * np.float32(mark.delta)
         if len(self._bias_ids):
             logits[self._bias_ids] += self._bias
         if self._ignore_eos or self._count < self._min_tokens:
@@ -282,10 +274,8 @@ class Sampler:
         self._forbidden = token
 
     def take_forced(self) -> list[int]:
-        """The tokens that the grammar forces next, already accepted.
-
-        Empty if log-probabilities are requested, which need logits, or if jump-forward is off.
-        """
+        """The tokens that the grammar forces next, already accepted. Empty if log-probabilities are requested, which
+        need logits, or if jump-forward is off."""
         if self._grammar is None or self._logprobs is not None or not self._jump_forward:
             return []
         tokens = self._grammar.forced()
@@ -295,30 +285,20 @@ class Sampler:
         return tokens
 
     def _penalise(self, token: int) -> None:
-        """Count a token for the penalties and the watermark.
-
-        The `warped` pipeline counts every token. Otherwise markers of a chat format, which repeat by nature, do not
-        count: a penalised model could not call a tool right after an example of a call.
-        """
+        """Count a token for the penalties and the watermark. The `warped` pipeline counts every token. Otherwise
+        markers of a chat format, which repeat by nature, do not count: a penalised model could not call a tool right
+        after an example of a call."""
         self._last = token
         if self._warped is not None:
             self._warped.observe(token)
         if self._penalties is not None and not self._vocab.is_markup(token):
             self._penalties.observe(token)
 
-    def _add_watermark(self, logits: Floats) -> None:
-        watermark = self._watermark
-        if watermark is not None and self._last is not None:
-            green = green_tokens(len(logits), self._last, watermark.gamma)
-            logits += green.astype(np.float32) * np.float32(watermark.delta)
-
     def _forbid_end(self, logits: Floats) -> None:
         """Mask EOG tokens, unless the grammar allows nothing else."""
-        if self._grammar is not None and not np.isfinite(
-            np.delete(self._grammar.mask(logits), self._eog).max()
-        ):
-            return
-        logits[self._eog] = -np.inf
+        allowed = logits if self._grammar is None else np.delete(self._grammar.mask(logits), self._eog)
+        if self._grammar is None or np.isfinite(allowed.max()):
+            logits[self._eog] = -np.inf
 
     def _forbid(self, logits: Floats, token: int) -> None:
         kept = logits[token]
@@ -374,10 +354,8 @@ def _check_finite(logits: Floats) -> int:
 def score(
     logits: Floats, token: int, count: int, vocab: Vocab, *, ties: bool = False
 ) -> tuple[float, tuple[TokenLogprob, ...]]:
-    """Log-probability of `token` and the `count` most likely tokens, best first.
-
-    ties: include tokens as likely as the last of them (at most 64), and leave out impossible ones.
-    """
+    """Log-probability of `token` and the `count` most likely tokens, best first. ties: include tokens as likely as the
+    last of them (at most 64), and leave out impossible ones."""
     highest = float(logits.max())
     log_total = highest + float(np.log(np.exp(logits - highest, dtype=np.float32).sum(dtype=np.float64)))
     chosen = float(logits[token]) - log_total

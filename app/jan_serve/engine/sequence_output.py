@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import msgspec
 
@@ -29,12 +30,9 @@ from jan_serve.ipc.messages import (
 
 
 class SequenceOutput:
-    """The events of one context's sequences.
-
-    retire: called with each finished sequence. abort: called with the id of each failed request. shelf: holds states
-    for other servers; None: `keep_state` fails. phase: its clock is used.
-    defers: whether the text of sampled tokens waits for `write_deferred`, unless it may end its sequence.
-    """
+    """The events of one context's sequences. retire: called with each finished sequence. abort: called with the id of
+    each failed request. shelf: holds states for other servers; None: `keep_state` fails. phase: its clock is used.
+    defers: whether the text of sampled tokens waits for `write_deferred`, unless it may end its sequence."""
 
     def __init__(
         self,
@@ -85,11 +83,12 @@ class SequenceOutput:
     def drop_deferred(self, request_id: int) -> None:
         self._deferred.pop(request_id, None)
 
-    def fail(self, state: RequestState, error: JanServeError) -> None:
-        """Abort a request. The error replaces all its events of this step."""
-        self._abort(state.request.id)
-        self._events = [event for event in self._events if event.id != state.request.id]
-        self._events.append(Failed(id=state.request.id, code=error.code, payload=error.payload()))
+    def fail(self, sequence: Sequence, error: JanServeError) -> None:
+        """Abort its request. The error replaces all events of that in this step."""
+        request_id = sequence.request.id
+        self._abort(request_id)
+        self._events = [event for event in self._events if event.id != request_id]
+        self._events.append(Failed(id=request_id, code=error.code, payload=error.payload()))
 
     def report_reading(self, sequence: Sequence) -> None:
         """Report how much of the prompt is read, if the request wants to know."""
@@ -110,10 +109,8 @@ class SequenceOutput:
             )
 
     def score_prompt(self, sequence: Sequence, count: int, last_index: int) -> None:
-        """Score the last `count` computed tokens, whose logits end at a batch index.
-
-        Logits at position p score the token at p + 1.
-        """
+        """Score the last `count` computed tokens, whose logits end at a batch index. Logits at position p score the
+        token at p + 1."""
         request, infos = sequence.request, sequence.prompt_infos
         wanted = request.prompt_logprobs or 0
         if not infos:
@@ -146,7 +143,7 @@ class SequenceOutput:
             if first is not None:
                 self._keep(sequence, first, tokens[0].token)
         except JanServeError as error:
-            self.fail(state, error)
+            self.fail(sequence, error)
             return
         pattern = 0
         for position, sampled in enumerate(tokens, start=1):
@@ -168,10 +165,8 @@ class SequenceOutput:
             self._leave_repetition(sequence, pattern)
 
     def _leave_repetition(self, sequence: Sequence, pattern: int) -> None:
-        """End a text that repeats its last `pattern` tokens, or keep it from going on with them.
-
-        What was sent stays: a client has read it. So the way out begins at the next token.
-        """
+        """End a text that repeats its last `pattern` tokens, or keep it from going on with them. What was sent stays: a
+        client has read it. So the way out begins at the next token."""
         if sequence.escapes > 0 and sequence.repetition is not None:
             sequence.escapes -= 1
             sequence.sampler.forbid_next(sequence.repetition.next_of(pattern))
@@ -187,25 +182,17 @@ class SequenceOutput:
         memory_bytes = self._context.state_bytes(sequence.seq_id)
         self._shelf.reserve(request_id, state_bytes(memory_bytes, self._vocab.n_tokens, num_tokens))
         try:
-            state = self._state(sequence, logits, next_token)
-        except JanServeError:
+            memory = self._context.save_sequence(sequence.seq_id).data
+        except (JanServeError, MemoryError) as error:
             self._shelf.drop(request_id)
-            raise
+            if isinstance(error, JanServeError):
+                raise
+            raise InsufficientMemory("There is no memory for a copy of the state of this request.") from error
+        tokens = tuple(sequence.tokens.view(0, num_tokens).tolist())
+        seed = sequence.seed or 0
+        state = SequenceState(tokens=tokens, seed=seed, next_token=next_token, logits=logits, memory=memory)
         self._shelf.keep(request_id, state)
         self._events.append(StateKept(id=request_id, tokens=num_tokens, next_token=next_token))
-
-    def _state(self, sequence: Sequence, logits: bytes, next_token: int) -> SequenceState:
-        """A copy of a sequence's state. Raises EngineFailure, InsufficientMemory."""
-        try:
-            return SequenceState(
-                tokens=tuple(sequence.tokens.view(0, sequence.num_computed).tolist()),
-                seed=sequence.seed or 0,
-                next_token=next_token,
-                logits=logits,
-                memory=self._context.save_sequence(sequence.seq_id).data,
-            )
-        except MemoryError as error:
-            raise InsufficientMemory("There is no memory for a copy of the state of this request.") from error
 
     def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
         """A sampled token and those forced after it by the grammar; at the start only forced ones, if any."""
@@ -248,10 +235,8 @@ class SequenceOutput:
         """Emit text; text of several tokens of one step is merged, unless tokens are requested."""
         if not emission.text and not emission.tokens:
             return
-        text, sequence.sent_before = (
-            emission.text[sequence.sent_before :],
-            max(0, sequence.sent_before - len(emission.text)),
-        )
+        text = emission.text[sequence.sent_before :]
+        sequence.sent_before = max(0, sequence.sent_before - len(emission.text))
         ids, draws = _leaving(sequence, emission)
         last = self._events[-1] if self._events else None
         same = isinstance(last, Chunk) and (last.id, last.index) == (sequence.request.id, sequence.index)
@@ -266,12 +251,9 @@ class SequenceOutput:
 
     def _took_too_long(self, sequence: Sequence) -> bool:
         limit_s, first = sequence.request.stopping.max_decode_s, sequence.state.first_token
-        return (
-            limit_s is not None
-            and sequence.has_line_break
-            and first is not None
-            and self._clock() - first > limit_s
-        )
+        if limit_s is None or first is None or not sequence.has_line_break:
+            return False
+        return self._clock() - first > limit_s
 
     def _info(self, request: EngineRequest, token: int, sampled: Sampled) -> TokenInfo:
         vocab, top, entry = self._vocab, sampled.top, ""
@@ -285,7 +267,7 @@ class SequenceOutput:
     def _finish(
         self,
         sequence: Sequence,
-        reason: str,
+        reason: Literal["stop", "length"],
         *,
         stop: str | None = None,
         eos: bool = False,
@@ -297,26 +279,24 @@ class SequenceOutput:
             self._write_deferred_of(request.id)
         if stop is None:
             emission = sequence.text.finish(cut_off=reason == "length")
-            stop = emission.stop
-            if stop is not None:
-                reason = "stop"
+            stop, reason = emission.stop, "stop" if emission.stop is not None else reason
             self._emit_text(sequence, emission)
         scored = request.logprobs is not None and sequence.num_generated > 0
+        has_end = end is not None and _wants_tokens(request)
+        end_token = self._info(request, end.token, end) if has_end and end is not None else None
         context_full = reason == "length" and sequence.fills_context
         self._report(sequence)
         self._events.append(
             SequenceFinished(
                 id=request.id,
                 index=sequence.index,
-                reason="stop" if reason == "stop" else "length",
+                reason=reason,
                 completion_tokens=sequence.num_generated,
                 stop=stop,
                 eos=eos,
                 mean_logprob=sequence.sum_logprob / sequence.num_generated if scored else None,
                 seed=sequence.seed,
-                end_token=self._info(request, end.token, end)
-                if end is not None and _wants_tokens(request)
-                else None,
+                end_token=end_token,
                 reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
                 context_full=context_full and sequence.num_generated >= sequence.max_new,
                 repetition=repetition and reason == "length",

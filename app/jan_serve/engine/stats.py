@@ -1,7 +1,4 @@
-"""The engine measures this for each Pong: a thread's phase, counters of its steps, and times of their parts.
-
-All count since the worker started. The engine thread writes, others read.
-"""
+"""What the engine measures for each Pong since it started. The engine thread writes, others read."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ class PhaseClock:
         return name, max(0.0, self.clock() - since), request_id
 
 
-_MAX_EXTRA: Final = 64
-"""Accepted draft tokens of one turn that are counted separately."""
+_MAX_EXTRA: Final = 64  # accepted draft tokens of one turn that are counted separately
 
 
 class EngineCounters:
@@ -62,43 +58,39 @@ class StepClock:
     """Times the current step; `end` counts it under its kind. A part excludes other parts that run within it."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._kinds = {True: _Kind(), False: _Kind()}
+        self.clock = clock
+        # By whether a step prefills.
+        self._kinds: dict[bool, dict[Part, _Durations]] = {
+            prefills: {name: _Durations() for name in _PARTS} for prefills in (True, False)
+        }
+        self._failed = {True: 0, False: 0}
         self._started = 0.0
-        self._parts: dict[Part, float] = {}
-        self.within = 0.0
-        """Seconds of the parts that have ended within the current one."""
+        self.parts: dict[Part, float] = {}
+        self.within = 0.0  # seconds of the parts that have ended within the current one
 
     def begin(self) -> None:
-        self._started = self._clock()
-        self._parts.clear()
+        self._started = self.clock()
+        self.parts.clear()
 
     def part(self, name: Part) -> _Block:
         """A context manager that adds the time of its block to a part of the step."""
         return _Block(self, name)
 
-    def now(self) -> float:
-        return self._clock()
-
-    def add(self, name: Part, seconds: float) -> None:
-        self._parts[name] = self._parts.get(name, 0.0) + seconds
-
     def drop(self, name: Part) -> None:
-        self._parts.pop(name, None)
+        self.parts.pop(name, None)
 
     def end(self, *, prefills: bool) -> None:
-        kind = self._kinds[prefills]
-        self._parts["whole"] = self._clock() - self._started
-        for name, seconds in self._parts.items():
-            kind.parts[name].add(seconds)
+        self.parts["whole"] = self.clock() - self._started
+        for name, seconds in self.parts.items():
+            self._kinds[prefills][name].add(seconds)
 
     def fail(self, *, prefills: bool) -> None:
-        self._kinds[prefills].failed += 1
+        self._failed[prefills] += 1
 
     def times(self, *, prefills: bool) -> StepTimes:
         """Times of all steps of this kind. Any thread; a count may be one step ahead of its seconds."""
-        kind = self._kinds[prefills]
-        return StepTimes(**{name: kind.parts[name].times() for name in _PARTS}, failed=kind.failed)
+        times = {name: durations.times() for name, durations in self._kinds[prefills].items()}
+        return StepTimes(**times, failed=self._failed[prefills])
 
 
 class _Block:
@@ -114,21 +106,13 @@ class _Block:
     def __enter__(self) -> None:
         times = self._times
         self._outer, times.within = times.within, 0.0
-        self._started = times.now()
+        self._started = times.clock()
 
     def __exit__(self, *exc_info: object) -> None:
         times = self._times
-        seconds = times.now() - self._started
-        times.add(self._name, seconds - times.within)
+        seconds = times.clock() - self._started
+        times.parts[self._name] = times.parts.get(self._name, 0.0) + seconds - times.within
         times.within = self._outer + seconds
-
-
-class _Kind:
-    """The steps of one kind: with or without prefill."""
-
-    def __init__(self) -> None:
-        self.parts: dict[Part, _Durations] = {name: _Durations() for name in _PARTS}
-        self.failed = 0
 
 
 class _Durations:

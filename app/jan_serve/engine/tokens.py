@@ -1,7 +1,4 @@
-"""Token ids of sequences are arrays, whose prefixes are compared; a PrefixMark tells apart equal ones.
-
-It separates prefixes under different LoRA adapters or cache salts wherever prefixes are compared by tokens.
-"""
+"""Token ids of sequences are arrays, whose prefixes are compared; a PrefixMark tells apart equal ones."""
 
 from __future__ import annotations
 
@@ -44,10 +41,8 @@ class TokenBuffer:
 
 
 def ends_of_turns(tokens: Tokens, end_ids: Sequence[int]) -> tuple[int, ...]:
-    """Lengths of the prefixes that end with the first and with the last end-of-turn token, the final token excepted.
-
-    In a chat: the system prompt or the first message, and the newest message.
-    """
+    """Lengths of the prefixes that end with the first and with the last end-of-turn token, the final token excepted. In
+    a chat: the system prompt or the first message, and the newest message."""
     ends = (np.flatnonzero(np.isin(tokens[:-1], end_ids)) + 1).tolist()
     return tuple(sorted({ends[0], ends[-1]})) if ends else ()
 
@@ -77,11 +72,9 @@ _WORD = 1 << 32
 
 
 class PrefixMark(msgspec.Struct, frozen=True):
-    """A permutation of the 32-bit numbers, token * factor + offset, per set of adapters and per salt.
-
-    Prefixes equal under one mark differ under another or without one, except for a chance of 2**-32 per token. So
-    caches need not know about adapters or salts: they get marked tokens.
-    """
+    """A permutation of the 32-bit numbers, token * factor + offset, per set of adapters and per salt. Prefixes equal
+    under one mark differ under another or without one, except for a chance of 2**-32 per token. So caches need not know
+    about adapters or salts: they get marked tokens."""
 
     factor: int
     offset: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
 import threading
 import traceback
@@ -34,13 +35,13 @@ from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.loading.contexts import check_growth
 from jan_serve.engine.loading.loader import LoadedModel, load
 from jan_serve.engine.media_encoder import MediaEncoder, embeddings_bytes
-from jan_serve.engine.queues import Command, CommandQueue, EmbedPacing, GrowContext, JobQueue, Outbox, Wake
-from jan_serve.engine.scoring.option_job import OptionJob
+from jan_serve.engine.queues import Command, CommandQueue, EmbedPacing, GrowContext, JobQueue, Wake
+from jan_serve.engine.scoring.options import BATCH_TOKENS, OptionJob
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import JanServeError, Overloaded, ProtocolError, SettingsError
 from jan_serve.ipc.attachments import Attachments, attachments_bytes
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
-from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
+from jan_serve.ipc.child_pipe import end_with_parent, write_no_core_dump
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
@@ -78,7 +79,9 @@ class Worker:
         self._phase = PhaseClock()
         self._commands = CommandQueue()
         self._attachments = Attachments(attachments_bytes())
-        self._outbox = Outbox(channel.send)
+        # A front that does not read slows the engine down, as a full pipe does. A write wakes the front, which often
+        # takes the writer's core until it is done: a thread of its own overlaps that with the next decode.
+        self._outbox: queue.Queue[Step] = queue.Queue(64)
         self._intake = IntakeThread(channel.send, self._commands, self._attachments)
         self._jobs = JobQueue()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
@@ -90,9 +93,7 @@ class Worker:
 
     def run(self) -> int:
         """Load, then serve until the pipe ends. Returns, with the exit status, only if the model cannot be loaded.
-
-        Otherwise the process ends with `os._exit`, which frees everything.
-        """
+        Otherwise the process ends with `os._exit`, which frees everything."""
         threading.Thread(target=_ending_process(self._read), name="reader", daemon=True).start()
         early = _early_tables(self._request)
         loaded = _load(self._channel, self._request)
@@ -104,16 +105,18 @@ class Worker:
         threading.Thread(target=prepare, name="intake", daemon=True).start()
         threading.stack_size(default_stack)
         threading.Thread(target=_ending_process(self._transfer.run), name="transfer", daemon=True).start()
-        threading.Thread(target=_ending_process(self._outbox.run), name="writer", daemon=True).start()
+        threading.Thread(target=_ending_process(self._write), name="writer", daemon=True).start()
         self._phase.enter("idle")
         self._channel.send(Ready(loaded.facts))
         _ending_process(self._serve)()
         return 0
 
     def _set_up(self, loaded: LoadedModel, early: EarlyTables | None) -> Intake:
-        self._embedder, self._scorer = loaded.embedder, loaded.scorer
+        self._embedder, self._scorer, self._decode = loaded.embedder, loaded.scorer, loaded.decode
         self._settings, self._facts = loaded.settings, loaded.facts
-        facts = loaded.facts
+        facts, growth = loaded.facts, None
+        if loaded.settings.grow_context:
+            growth = ContextGrowth(facts.longest_ctx, self._ask_to_grow)
         if loaded.context is not None:
             self._transfer.rope_factors = rope_factors(facts.metadata, loaded.context.n_ctx)
             self._engine = Engine(
@@ -128,16 +131,13 @@ class Worker:
                 on_fetched=self._wake,
                 send=self._send if loaded.computes_apart else None,
             )
-        self._interrupts = (loaded.decode.interrupt,)
-        if self._engine is not None:
-            self._interrupts += (self._engine.interrupt_prefill,)
+            self._interrupts = (self._engine.interrupt_prefill,)
+        self._interrupts = (loaded.decode.interrupt, *self._interrupts)
         return Intake(
             loaded.model.vocab,
             loaded.settings,
             n_ctx=facts.n_ctx,
-            growth=ContextGrowth(facts.longest_ctx, self._ask_to_grow)
-            if loaded.settings.grow_context
-            else None,
+            growth=growth,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
             media=loaded.media,
@@ -149,9 +149,9 @@ class Worker:
         self._commands.put(Wake())
 
     def _ask_to_grow(self, n_ctx: int) -> Future[int]:
-        command = GrowContext(n_ctx, Future())
-        self._commands.put(command)
-        return command.grown
+        grown: Future[int] = Future()
+        self._commands.put(GrowContext(n_ctx, grown))
+        return grown
 
     def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
         projector = loaded.projector
@@ -160,6 +160,11 @@ class Worker:
         encoder = MediaEncoder(projector.opened, embeddings_bytes(), self._wake)
         threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
         return encoder
+
+    def _write(self) -> None:
+        """The body of the writer thread."""
+        while True:
+            self._channel.send(self._outbox.get())
 
     # The reader thread
 
@@ -179,19 +184,17 @@ class Worker:
                 case MediaData():
                     self._attachments.add(message)
                 case EngineRequest():
-                    self._accept(message)
+                    try:
+                        self._intake.put(self._attachments.complete(message))
+                    except Overloaded as error:
+                        failed = Failed(id=message.id, code=error.code, payload=error.payload())
+                        self._channel.send(failed)
                 case LoadModel():
                     raise ProtocolError("a worker loads one model")
                 case ReadState() | StoreState() | DropState():
                     self._transfer.put(message)
                 case _:
                     self._intake.put(message)
-
-    def _accept(self, message: EngineRequest) -> None:
-        try:
-            self._intake.put(self._attachments.complete(message))
-        except Overloaded as error:
-            self._channel.send(_failed(message.id, error))
 
     def _save(self, message: ShutdownRequest) -> None:
         """Let the engine thread save its cache to disk, unless a step keeps it busy for too long."""
@@ -217,9 +220,8 @@ class Worker:
             phase, since_s, request_id = self._intake.phase.read()
             seconds = min(seconds, since_s) if phase == "idle" else since_s
         stats = self._engine.stats() if self._engine is not None else EngineStats()
-        stats = msgspec.structs.replace(
-            stats, states=len(self._transfer.shelf), rss_bytes=self._process.memory_info().rss
-        )
+        rss_bytes, states = self._process.memory_info().rss, len(self._transfer.shelf)
+        stats = msgspec.structs.replace(stats, states=states, rss_bytes=rss_bytes)
         return Pong(nonce=nonce, phase=phase, phase_s=seconds, phase_id=request_id, stats=stats)
 
     # The engine thread
@@ -240,9 +242,9 @@ class Worker:
             if job is not None and not (
                 job.background and engine is not None and engine.can_step and not engine.is_background
             ):
-                room = self._embed_pacing.room(
-                    has_streams=engine is not None and engine.is_writing, limit=self._piece_tokens(job)
-                )
+                limit = BATCH_TOKENS if isinstance(job, OptionJob) else self._embedder.piece_tokens
+                has_streams = engine is not None and engine.is_writing
+                room = self._embed_pacing.room(has_streams=has_streams, limit=limit)
                 if room:
                     if engine is not None:
                         engine.flush()
@@ -295,18 +297,18 @@ class Worker:
         finally:
             self._phase.enter("idle")
 
-    def _piece_tokens(self, job: EmbedJob | OptionJob) -> int:
-        return self._scorer.batch_tokens if isinstance(job, OptionJob) else self._embedder.piece_tokens
-
     def _embed(self, job: EmbedJob | OptionJob, room: int) -> None:
         try:
             if isinstance(job, OptionJob):
-                answer = self._scorer.advance(job, self._phase, room=room)
+                self._scorer.advance(
+                    job, room, self._decode.embeds(job.request_id, job.adapters, self._phase)
+                )
+                answer = job.answer()
             else:
                 answer = self._embedder.advance(job, self._phase, room=room)
         except JanServeError as error:
             self._jobs.drop(job.request_id)
-            self._channel.send(_failed(job.request_id, error))
+            self._channel.send(Failed(id=job.request_id, code=error.code, payload=error.payload()))
         else:
             if answer is None:
                 self._jobs.computed()
@@ -315,10 +317,6 @@ class Worker:
                 self._channel.send(answer)
         finally:
             self._phase.enter("idle")
-
-
-def _failed(request_id: int, error: JanServeError) -> Failed:
-    return Failed(id=request_id, code=error.code, payload=error.payload())
 
 
 def _ending_process(body: Callable[[], None]) -> Callable[[], None]:
@@ -380,10 +378,8 @@ def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:
 
 
 def probe(peers: Sequence[str] = ()) -> None:
-    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`.
-
-    peers: HOST:PORT of machines that lend devices.
-    """
+    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`. peers: HOST:PORT of
+    machines that lend devices."""
     backend.start()
     missing = connect_peers(peers)
     facts = {

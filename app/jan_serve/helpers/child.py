@@ -28,8 +28,7 @@ from jan_serve.helpers.kinds import (
     HelperKind,
     Reply,
 )
-from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
-from jan_serve.ipc.frames import BlockingPipe, framed
+from jan_serve.ipc.child_pipe import BlockingPipe, end_with_parent, framed, take_over_pipe, write_no_core_dump
 
 _SHORT: Final = InsufficientMemory(NO_MEMORY)
 _MARGIN: Final = 1 << 20
@@ -53,10 +52,8 @@ def helper(command: str) -> tuple[HelperKind[Any, Any], Callable[[Any], Any]]:
 
 
 def serve(kind: HelperKind[Q, A], work: Callable[[Q], A]) -> int:
-    """Answer requests until the pipe ends or a reply is the last. Returns the exit status.
-
-    The limit of memory comes on top of the current use; each request gets at least half of it.
-    """
+    """Answer requests until the pipe ends or a reply is the last. Returns the exit status. The limit of memory comes on
+    top of the current use; each request gets at least half of it."""
     pipe = BlockingPipe(*take_over_pipe())
     end_with_parent()
     write_no_core_dump()
@@ -83,11 +80,9 @@ def reply_to(
     max_bytes: int | None = None,
     is_short: Callable[[], bool] = lambda: False,
 ) -> tuple[bytes, bool]:
-    """The encoded reply to a request, and whether it is the last.
-
-    max_bytes: most memory in use for the process to take another request; None: without a limit. is_short: whether the
-    machine has less memory than a request may use; asked when one got none.
-    """
+    """The encoded reply to a request, and whether it is the last. max_bytes: most memory in use for the process to take
+    another request; None: without a limit. is_short: whether the machine has less memory than a request may use; asked
+    when one got none."""
     try:
         reply = _answered(kind, work, body, is_short)
         if max_bytes is not None and _memory_bytes() > max_bytes:

@@ -36,7 +36,7 @@ from jan_serve.errors import (
     TemplateError,
 )
 from jan_serve.image_files import ImageHeader
-from jan_serve.ipc.frames import Frames
+from jan_serve.ipc.child_pipe import Frames
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 
@@ -46,9 +46,7 @@ A = TypeVar("A")
 
 class Reply(msgspec.Struct, Generic[A], frozen=True, kw_only=True, omit_defaults=True):
     """A result; or code and payload of an error of the `errors` tree; or beyond_limits: too large to be done or sent.
-
-    last: the process takes no request after it.
-    """
+    last: the process takes no request after it."""
 
     result: A | None = None
     code: str | None = None
@@ -63,8 +61,7 @@ class HelperKind(Generic[Q, A]):
 
     too_much: the error for a request beyond the limits. codec: JSON where a message may have integers of any size.
     cpu_limit_s, memory_limit_bytes: what a process allows itself for one request (`child.serve`). wall_limit_s: the
-    clock's limit, for busy machines and for platforms without those. wait_limit_s: for a free process.
-    """
+    clock's limit, for busy machines and for platforms without those. wait_limit_s: for a free process."""
 
     command: str
     name: str
@@ -77,8 +74,7 @@ class HelperKind(Generic[Q, A]):
     wall_limit_s: float = 10.0
     wait_limit_s: float = 60.0
     niceness: int = 0
-    processes: int = 2
-    """Two: a request that runs into its limit does not block all others."""
+    processes: int = 2  # two: a request that runs into its limit does not block all others
 
     @cached_property
     def requests(self) -> Frames[Q]:

@@ -1,9 +1,4 @@
-"""Asks helper processes from the server:
-
-a pool of one kind, whose processes are killed when they exceed their limits.
-
-Clients take turns at free processes, and one client's requests keep roughly their order.
-"""
+"""A pool of helper processes of one kind, which are killed when they exceed their limits."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from jan_serve.core.caller import client
 from jan_serve.errors import Draining, EngineCrashed, ProtocolError, Unavailable, error_from_payload
 from jan_serve.helpers.kinds import MAX_FRAME_BYTES, HelperKind, Reply
-from jan_serve.ipc.frames import LENGTH, body_length
+from jan_serve.ipc.child_pipe import LENGTH, body_length
 from jan_serve.supervisor.workers.child_process import (
     ChildProcess,
     StderrReader,
@@ -137,10 +132,8 @@ class HelperPool(Generic[Q, A]):
             await self._idle.pop().end()
 
     async def ask(self, request: Q) -> A:
-        """The result. Clients (`core.caller`) take turns where processes are few.
-
-        Raises the error of the work; EngineCrashed; Unavailable where no process was free, or none was done, in time.
-        """
+        """The result. Clients (`core.caller`) take turns where processes are few. Raises the error of the work;
+        EngineCrashed; Unavailable where no process was free, or none was done, in time."""
         if self._closed:
             raise _draining()
         task = asyncio.create_task(self._ask(request))

@@ -6,7 +6,7 @@ import asyncio
 
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc.channel import EVENTS, REQUESTS
-from jan_serve.ipc.frames import LENGTH, body_length
+from jan_serve.ipc.child_pipe import LENGTH, body_length
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 
 
@@ -30,10 +30,8 @@ class AsyncChannel:
             raise ProtocolError(message) from ended
 
     async def send(self, request: WorkerRequest) -> None:
-        """Write one frame, and wait while the worker does not read. A cancelled send is still written whole.
-
-        Raises ConnectionError once the worker is gone; ProtocolError, and writes nothing, above the size limit.
-        """
+        """Write one frame, and wait while the worker does not read. A cancelled send is still written whole. Raises
+        ConnectionError once the worker is gone; ProtocolError, and writes nothing, above the size limit."""
         self.send_nowait(request)
         await self._writer.drain()
 

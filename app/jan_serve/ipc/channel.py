@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.ipc.child_start import take_over_pipe
-from jan_serve.ipc.frames import BlockingPipe, Frames
+from jan_serve.ipc.child_pipe import BlockingPipe, Frames, take_over_pipe
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 
 REQUESTS: Final[Frames[WorkerRequest]] = Frames(

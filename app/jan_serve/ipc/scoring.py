@@ -1,5 +1,4 @@
-"""A request with one answer, and those that embed inputs and score documents and options, each with the LoRA adapters
-that it uses."""
+"""Queries, which have one answer: those that embed inputs, and score documents and options."""
 
 from __future__ import annotations
 
@@ -13,10 +12,8 @@ A = TypeVar("A")
 
 
 class Query(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
-    """A request that is answered by an A, or by Failed. id: 0 lets the client of the worker choose it.
-
-    client: whose request it is; see core.caller. background: it is computed while no other request can be.
-    """
+    """A request that is answered by an A, or by Failed. id: 0 lets the client of the worker choose it. client: whose
+    request it is; see core.caller. background: it is computed while no other request can be."""
 
     id: int = 0
     client: str = ""
@@ -46,10 +43,7 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
 
 
 class EmbedRequest(Query[Embedded], frozen=True, kw_only=True, tag="embed"):
-    """Embed each input. normalize: L2, over the last axis.
-
-    parse_special: parse special tokens in texts.
-    """
+    """Embed each input. normalize: L2, over the last axis. parse_special: parse special tokens in texts."""
 
     inputs: tuple[str | tuple[int, ...], ...]
     normalize: bool = True
@@ -58,12 +52,9 @@ class EmbedRequest(Query[Embedded], frozen=True, kw_only=True, tag="embed"):
 
 
 class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one question.
-
-    log_masses: by option, the logarithm of the probability that the model writes it, and no longer option that begins
-    with it; -inf for none. tokenisations: how many ways to write an option were added up. is_exact: whether all were;
-    otherwise log_masses are those of the vocabulary's own tokenisation.
-    """
+    """The answer to one question. log_masses: by option, the logarithm of the probability that the model writes it, and
+    no longer option that begins with it; -inf for none. tokenisations: how many ways to write an option were added up.
+    is_exact: whether all were; otherwise log_masses are those of the vocabulary's own tokenisation."""
 
     log_masses: tuple[float, ...]
     tokenisations: tuple[int, ...]
@@ -86,10 +77,8 @@ class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OptionsWeighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed"):
-    """Answers in the order of the questions. prompt_tokens: of all prompts, the shared prefix once.
-
-    cached_tokens: how many of them were cached.
-    """
+    """Answers in the order of the questions. prompt_tokens: of all prompts, the shared prefix once. cached_tokens: how
+    many of them were cached."""
 
     id: int
     answers: tuple[OptionWeights, ...]
@@ -103,8 +92,7 @@ class RankRequest(Query[Embedded | OptionsWeighed], frozen=True, kw_only=True, t
 
     template: the text of a pair with {query} and {document}, whose special tokens are parsed; None: the separators of
     the vocabulary. labels: for models without a scoring head. max_document_tokens: documents are cut to these.
-    truncate: documents are cut to what fits the context, instead of refused.
-    """
+    truncate: documents are cut to what fits the context, instead of refused."""
 
     query: str
     documents: tuple[str, ...]
@@ -122,11 +110,9 @@ class OptionQuestion(msgspec.Struct, frozen=True):
 
 
 class WeighOptions(Query[OptionsWeighed], frozen=True, kw_only=True, tag="weigh"):
-    """The probability of each option after `shared` and the prompt of its question.
-
-    Texts of prompts are tokenised piece by piece, special tokens parsed; ids are used unchanged. canonical: count only
-    the tokenisation that the vocabulary would choose.
-    """
+    """The probability of each option after `shared` and the prompt of its question. Texts of prompts are tokenised
+    piece by piece, special tokens parsed; ids are used unchanged. canonical: count only the tokenisation that the
+    vocabulary would choose."""
 
     shared: tuple[str | tuple[int, ...], ...]
     questions: tuple[OptionQuestion, ...]

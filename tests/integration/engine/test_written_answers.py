@@ -128,8 +128,7 @@ def test_stop_strings_that_have_begun(llama: Worker, length: int, tokens: bool, 
     stops = (text[30 : 30 + length], *(text[at : at + length] + "\x01" for at in range(0, 30, 3)))
     after_min = {"stop_after_min": True} if "min_tokens" in more else {}
     check(
-        llama,
-        generate(PROMPT, max_tokens=40, stop=stops, return_tokens=tokens, **WARM, **more, **after_min),
+        llama, generate(PROMPT, max_tokens=40, stop=stops, return_tokens=tokens, **WARM, **more, **after_min)
     )
 
 

@@ -7,6 +7,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jan_serve.errors import Draining, EngineCrashed, InvalidRequest, Unavailable
@@ -55,7 +56,7 @@ KIND: HelperKind[str, int] = HelperKind(
     request=str,
     result=int,
     too_much=lambda _: TooMuch("too much"),
-    codec="json",
+    codec=msgspec.json,
     cpu_limit_s=1.0,
     memory_limit_bytes=0,
     wall_limit_s=60.0,

@@ -10,11 +10,7 @@ import pytest
 
 from jan_serve.core.messages import ImagePart, Message
 from jan_serve.core.request import ChatPrompt, RenderedChat, RenderRequest
-from jan_serve.errors import (
-    ProtocolError,
-    TemplateError,
-    UnsupportedContent,
-)
+from jan_serve.errors import ProtocolError, TemplateError, UnsupportedContent
 from jan_serve.helpers.kinds import RENDERING
 from jan_serve.helpers.pool import HelperPool
 from tests.integration.helpers.helper_pools import helper_pool

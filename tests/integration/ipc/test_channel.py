@@ -8,10 +8,7 @@ import sys
 import pytest
 
 from jan_serve.ipc.channel import EVENTS, REQUESTS
-from jan_serve.ipc.messages import (
-    Detokenized,
-    PingRequest,
-)
+from jan_serve.ipc.messages import Detokenized, PingRequest
 
 pytestmark = pytest.mark.anyio
 TAKE_OVER = """

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from jan_serve.ipc.child_start import PARENT_VARIABLE
+from jan_serve.ipc.child_pipe import PARENT_VARIABLE
 from tests.support.deadline import deadline
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the signal")
 
 CHILD = f"""
 import os, sys, time
-from jan_serve.ipc.child_start import end_with_parent
+from jan_serve.ipc.child_pipe import end_with_parent
 while len(sys.argv) > 1 and os.getppid() == int(os.environ["{PARENT_VARIABLE}"]):
     time.sleep(0.001)
 end_with_parent()

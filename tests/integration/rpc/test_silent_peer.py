@@ -31,10 +31,8 @@ device = "cpu"
 
 @contextmanager
 def silenced(lender: Lender) -> Generator[None]:
-    """The kernel still accepts its connections; no process of it runs.
-
-    The server is stopped first, else it may start one more that answers.
-    """
+    """The kernel still accepts its connections; no process of it runs. The server is stopped first, else it may start
+    one more that answers."""
     processes = [psutil.Process(lender.process.pid)]
     processes[0].suspend()
     try:
@@ -80,11 +78,7 @@ def test_a_peer_that_falls_silent_costs_its_model_only(dense: Path, tmp_path: Pa
 
 
 def test_a_peer_that_is_silent_from_the_start_is_named(dense: Path, tmp_path: Path) -> None:
-    with (
-        lending(64 * MIB) as lender,
-        silenced(lender),
-        two_models(dense, tmp_path, lender) as server,
-    ):
+    with lending(64 * MIB) as lender, silenced(lender), two_models(dense, tmp_path, lender) as server:
         url = server.url(180)
         status, text = complete(url, "lent")
         assert status == 500 and "settings_error" in text, text

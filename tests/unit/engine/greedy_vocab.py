@@ -25,8 +25,7 @@ class GreedyVocab(Vocab):
         always_ends: bool = False,
     ) -> None:
         """eog: roles whose tokens end generation. adds_space: before each text, as SentencePiece does. only_small: it
-        knows no capitals. always_ends: a text with special tokens ends with the separator, as BERT's do.
-        """
+        knows no capitals. always_ends: a text with special tokens ends with the separator, as BERT's do."""
         specials = specials or {}
         self.special = {
             role: SpecialToken(token, text) for token, (role, text) in enumerate(specials.items())

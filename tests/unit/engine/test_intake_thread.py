@@ -55,9 +55,7 @@ class Running:
         self.thread = IntakeThread(self.sent.append, self.commands, self.attachments)
         self.tables = SimpleNamespace(complete=True, advance=lambda: None)
         self.intake: Any = SimpleNamespace(
-            prepare=in_parts(prepare, parts),
-            token_tables=self.tables,
-            tokenizer=SimpleNamespace(tokens=_end),
+            prepare=in_parts(prepare, parts), token_tables=self.tables, tokenizer=SimpleNamespace(tokens=_end)
         )
         self.loaded: Any = SimpleNamespace(model=SimpleNamespace(vocab=None))
 

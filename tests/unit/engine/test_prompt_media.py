@@ -78,10 +78,8 @@ OPEN, CLOSE = 1000, 1001
 
 
 class Tiles(Projector):
-    """An image is a tile of 3 cells for each row of pixels, and an overview of 12 cells and 4 positions, in tokens.
-
-    A sound is 10 cells of one component.
-    """
+    """An image is a tile of 3 cells for each row of pixels, and an overview of 12 cells and 4 positions, in tokens. A
+    sound is 10 cells of one component."""
 
     def __init__(self, *, sees: bool = True, hears: bool = True, is_causal: bool = True) -> None:
         self.sees, self.hears, self.is_causal = sees, hears, is_causal
@@ -99,12 +97,7 @@ class Tiles(Projector):
             for number in range(piece.height)
         ]
         steps = np.array([[1], [1], [1], [0]], np.int32)
-        return (
-            (OPEN,),
-            *tiles,
-            MediaPart(piece.height, 12, 4, overview, steps),
-            (CLOSE, CLOSE),
-        )
+        return ((OPEN,), *tiles, MediaPart(piece.height, 12, 4, overview, steps), (CLOSE, CLOSE))
 
 
 def image(name: str = "a", width: int = 5, height: int = 1) -> ImagePiece:

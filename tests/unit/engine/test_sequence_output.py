@@ -66,13 +66,7 @@ class Bench:
     """One request with `n` sequences on a fake context."""
 
     def __init__(
-        self,
-        sampler: Script,
-        *,
-        max_new: int = 8,
-        n: int = 1,
-        shelf: StateShelf | None = None,
-        **fields: Any,
+        self, sampler: Script, *, max_new: int = 8, n: int = 1, shelf: StateShelf | None = None, **fields: Any
     ) -> None:
         self.context = FakeContext()
         context: Any = self.context

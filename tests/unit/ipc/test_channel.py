@@ -15,7 +15,7 @@ import pytest
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc.async_channel import AsyncChannel
 from jan_serve.ipc.channel import EVENTS, REQUESTS, BlockingChannel
-from jan_serve.ipc.frames import LENGTH, body_length
+from jan_serve.ipc.child_pipe import LENGTH, body_length
 from jan_serve.ipc.messages import (
     Detokenized,
     DetokenizeRequest,

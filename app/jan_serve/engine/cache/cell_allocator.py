@@ -1,7 +1,4 @@
-"""The KV cache of a context: cells and ids of running sequences, cached finished ones, and the tiers below.
-
-For the engine thread.
-"""
+"""The KV cache of a context: cells and ids of sequences, and the tiers below. For the engine thread."""
 
 from __future__ import annotations
 
@@ -37,11 +34,8 @@ class CellAllocator:
         idle_cells: int = IDLE_CELLS,
         on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
-        """n_sequences: running and finished. states: the tiers below, if any.
-
-        idle_cells: max exclusive cells of finished sequences beside running ones, if there are tiers.
-        on_fetched: see StateRestorer.
-        """
+        """n_sequences: running and finished. states: the tiers below, if any. idle_cells: max exclusive cells of
+        finished sequences beside running ones, if there are tiers. on_fetched: see StateRestorer."""
         self.cells = CellCounter(min(n_ctx, context.n_ctx))
         self.cache = PrefixCache(whole_only=context.model.is_recurrent)
         self.states = StateRestorer(states or StateCache(0), context, self.cells, self.cache, on_fetched)
@@ -59,11 +53,17 @@ class CellAllocator:
         """Give a waiting sequence an id and its longest cached prefix. Returns the number of tokens of that."""
         others = [other.seq_id for other in running]
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
-        if prefix is not None and not self._can_share(prefix, sequence, others):
-            prefix = None
-        if prefix is not None:
+        num_cached = 0
+        # Whether it was not evicted, and has all cells that the next token of the sequence attends to.
+        if (
+            prefix is not None
+            and (prefix.seq_id in self.cache or prefix.seq_id in others)
+            and self._context.reaches_back(prefix.seq_id, sequence.position(prefix.length))
+        ):
             self.cache.touch(prefix.seq_id)
-        num_cached = prefix.length if prefix is not None else 0
+            num_cached = prefix.length
+        else:
+            prefix = None
         tier = self.states.tier_of(sequence)
         restored = self.states.restore(sequence, num_cached, lambda count: self.make_room(count, others))
         # Making room may have evicted the prefix.
@@ -114,9 +114,7 @@ class CellAllocator:
 
     def limit_idle_cells(self, running: Iterable[int]) -> None:
         """Move finished sequences to RAM, oldest first, to speed up the running ones, and trim it. running: their ids.
-
-        Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays.
-        """
+        Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays."""
         self.states.tiers.trim()
         ids = list(running)
         if not ids or self.states.tiers.is_off:
@@ -151,11 +149,9 @@ class CellAllocator:
         sequence.num_computed = start
 
     def has_window(self, sequence: Sequence) -> bool:
-        """Whether a running sequence has all cells that its next token attends to.
-
-        Not so after a decode that failed or stopped, if cells of its sliding window were overwritten: llama.cpp reuses
-        cells outside of the window of the latest token, which was dropped again.
-        """
+        """Whether a running sequence has all cells that its next token attends to. Not so after a decode that failed or
+        stopped, if cells of its sliding window were overwritten: llama.cpp reuses cells outside of the window of the
+        latest token, which was dropped again."""
         computed = sequence.num_computed
         return computed == 0 or self._context.reaches_back(sequence.seq_id, sequence.position(computed))
 
@@ -180,10 +176,8 @@ class CellAllocator:
         self.cells.clear()
 
     def save(self, timeout_s: float) -> None:
-        """Save the cache for the next worker of this model, as far as the disk budget reaches.
-
-        Blocks for the copies, then for the disk up to `timeout_s`. Does nothing without files.
-        """
+        """Save the cache for the next worker of this model, as far as the disk budget reaches. Blocks for the copies,
+        then for the disk up to `timeout_s`. Does nothing without files."""
         if not self.states.tiers.disk_bytes:
             return
         self._drop_beyond(self.states.tiers.disk_bytes)
@@ -191,10 +185,8 @@ class CellAllocator:
         self.states.tiers.flush(timeout_s)
 
     def grow(self, context: LlamaContext, n_ctx: int) -> None:
-        """Move to a longer context, where waiting sequences find all states in RAM. No sequence may be running.
-
-        Blocks for the copies.
-        """
+        """Move to a longer context, where waiting sequences find all states in RAM. No sequence may be running. Blocks
+        for the copies."""
         self._save_all()
         self._context.become(context)
         self.cells.capacity = n_ctx
@@ -224,11 +216,6 @@ class CellAllocator:
         self.cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
         return prefix.length
 
-    def _can_share(self, prefix: PrefixMatch, sequence: Sequence, others: list[int]) -> bool:
-        """Whether a prefix was not evicted, and has all cells that the next token of `sequence` attends to."""
-        is_there = prefix.seq_id in self.cache or prefix.seq_id in others
-        return is_there and self._context.reaches_back(prefix.seq_id, sequence.position(prefix.length))
-
     def _take_id(self, keep: int | None) -> int:
         """A free id; evicts if all are in use, `keep` last."""
         if not self._free_ids:
@@ -242,11 +229,9 @@ class CellAllocator:
         self._drop(seq_id)
 
     def _save(self, seq_id: int) -> bool:
-        """Save a finished sequence to the tiers below; the caller must then drop it. False if saving failed.
-
-        For blocks with a sliding window, a state holds only the last window. So the prompt is saved too: the next turn
-        may render the answer differently, for example without its reasoning.
-        """
+        """Save a finished sequence to the tiers below; the caller must then drop it. False if saving failed. For blocks
+        with a sliding window, a state holds only the last window. So the prompt is saved too: the next turn may render
+        the answer differently, for example without its reasoning."""
         saved = self.states.save_evicted(seq_id)
         if saved and self._context.has_window and self.cache.cut_answer(seq_id):
             self._context.truncate(seq_id, self.cache.position(seq_id))

@@ -1,7 +1,4 @@
-"""What is in the KV cache: cells that sequences own and share, and finished sequences with their prefixes.
-
-Pure bookkeeping: mirrors the engine's changes to the llama.cpp memory without touching it.
-"""
+"""What is in the KV cache: cells that sequences own and share, and finished ones. Pure bookkeeping."""
 
 from __future__ import annotations
 
@@ -122,10 +119,8 @@ class CellCounter:
 
 
 class CachedSequence(msgspec.Struct, eq=False):
-    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer.
-
-    surplus: cells minus positions of its images.
-    """
+    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer. surplus: cells
+    minus positions of its images."""
 
     seq_id: int
     tokens: Tokens
@@ -167,11 +162,9 @@ class PrefixCache:
         cut: Callable[[int], int] = lambda length: length,
         is_usable: Callable[[int, int], bool] = lambda _seq_id, _length: True,
     ) -> PrefixMatch | None:
-        """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens.
-
-        At least one token of the prompt is left to compute, for its logits. cut: shortens a length to a usable one.
-        is_usable: whether the memory can share so many tokens of a sequence.
-        """
+        """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens. At
+        least one token of the prompt is left to compute, for its logits. cut: shortens a length to a usable one.
+        is_usable: whether the memory can share so many tokens of a sequence."""
         best: PrefixMatch | None = None
         limit = len(prompt) - 1
         candidates = [(entry.seq_id, entry.tokens) for entry in self._entries.values()]
@@ -226,6 +219,3 @@ class PrefixCache:
         """The id to evict next; None if the cache is empty."""
         entry = min(self._entries.values(), key=lambda entry: entry.used, default=None)
         return None if entry is None else entry.seq_id
-
-    def clear(self) -> None:
-        self._entries.clear()

@@ -1,8 +1,4 @@
-"""The tiers below the KV cache: states of evicted sequences, in RAM and below that on disk.
-
-Moves bytes only; StateRestorer calls llama.cpp. Thread-safe. A separate thread reads and writes the files, so that only
-`flush` and `clear` block on the disk.
-"""
+"""The tiers below the KV cache: states of evicted sequences, in RAM and below that on disk. Moves bytes only."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,10 +22,7 @@ from jan_serve.engine.cache.state_files import (
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 
-S = TypeVar("S", bound=Tokenised)
-
-MIN_TOKENS = BLOCK
-"""Computing a shorter prefix takes about as long as restoring it."""
+MIN_TOKENS = BLOCK  # computing a shorter prefix takes about as long as restoring it
 
 
 class SavedState(Tokenised, frozen=True, eq=False):
@@ -84,10 +76,8 @@ class StateCache:
         return self.ram_bytes == 0 and self._files is None
 
     def put(self, tokens: Tokens, data: SequenceBytes) -> None:
-        """Add a state. Replaces those that it covers, and evicts the oldest to disk.
-
-        A state larger than the RAM goes to disk at once, and displaces none.
-        """
+        """Add a state. Replaces those that it covers, and evicts the oldest to disk. A state larger than the RAM goes
+        to disk at once, and displaces none."""
         state = SavedState(tokens.copy(), data)
         with self._lock:
             if len(data) > self.ram_bytes:
@@ -110,28 +100,21 @@ class StateCache:
                 self._write(oldest)
 
     def match(self, prompt: Tokens, cut: Callable[[int], int] = lambda length: length) -> StateMatch | None:
-        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute.
-
-        cut: shortens a length to a usable one.
-        """
-        found: list[tuple[SavedState | StateFile, int] | None] = [self._find(self._states, prompt[:-1])]
-        if self._files is not None:
-            found.append(self._find(self._files.index, prompt[:-1]))
-        matches = [StateMatch(cut(length), state) for state, length in filter(None, found)]
-        matches = [match for match in matches if match.length >= MIN_TOKENS]
-        return max(matches, key=lambda match: match.length, default=None)
-
-    def _find(self, index: PrefixIndex[S], prompt: Tokens) -> tuple[S, int] | None:
-        if not self._whole_only:
-            return index.longest(prompt)
-        whole = index.beginnings(prompt)
-        return (whole[0], len(whole[0].tokens)) if whole else None
+        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute. cut:
+        shortens a length to a usable one."""
+        best: StateMatch | None = None
+        for index in (self._states,) if self._files is None else (self._states, self._files.index):
+            if self._whole_only:
+                found = next(((item, len(item.tokens)) for item in index.beginnings(prompt[:-1])), None)
+            else:
+                found = index.longest(prompt[:-1])
+            if found is not None and (length := cut(found[1])) >= MIN_TOKENS:
+                best = StateMatch(length, found[0]) if best is None or length > best.length else best
+        return best
 
     def fetch(self, match: StateMatch) -> Future[SavedState | None]:
-        """The state of a match: done at once from RAM, later from disk. None if it is gone or corrupt.
-
-        All who wait for a file share one future of it.
-        """
+        """The state of a match: done at once from RAM, later from disk. None if it is gone or corrupt. All who wait for
+        a file share one future of it."""
         future: Future[SavedState | None] = Future()
         source = match.source
         if isinstance(source, SavedState):
@@ -161,10 +144,8 @@ class StateCache:
                 self.ram_bytes = limit
 
     def flush(self, timeout_s: float) -> None:
-        """Write the states in RAM to disk, most recently used first; at shutdown. Blocks up to `timeout_s`.
-
-        Omits those beyond the disk budget: their files would take the place of the more recent ones.
-        """
+        """Write the states in RAM to disk, most recently used first; at shutdown. Blocks up to `timeout_s`. Omits those
+        beyond the disk budget: their files would take the place of the more recent ones."""
         if self._disk is None:
             return
         room = self.disk_bytes

@@ -1,8 +1,4 @@
-"""States of sequences on disk: the prefix cache's last tier, which outlives the worker.
-
-One file per state, written atomically, in a folder per key (:func:`state_key`). llama.cpp parses the bytes, so only
-those with the right digest are returned. A damaged file costs itself only: it is removed when it is found.
-"""
+"""States of sequences on disk, the last tier of the prefix cache, and the index of states."""
 
 from __future__ import annotations
 
@@ -37,8 +33,7 @@ _MAX_FILES = 2048  # each write lists all of them
 _MAX_TOKENS = 1 << 24
 
 
-BLOCK = 16
-"""Tokens per block; shorter common prefixes are not found."""
+BLOCK = 16  # tokens per block; shorter common prefixes are not found
 
 _MAX_COMPARED = 8
 """Sequences that share all whole blocks and are compared by token: others are better by less than a block."""
@@ -172,11 +167,9 @@ def file_bytes(num_tokens: int, state_bytes: int) -> int:
 
 
 class StateFiles:
-    """The states of one key under `root`, within a budget shared by all keys. Not thread-safe; methods block.
-
-    max_tokens: states of more stay on disk and are not used. index: the states by their tokens; other threads may read
-    it.
-    """
+    """The states of one key under `root`, within a budget shared by all keys. Not thread-safe; methods block. llama.cpp
+    parses the bytes, so only those with the right digest are returned. A damaged file costs itself only. max_tokens:
+    states of more stay on disk and are not used. index: the states by their tokens; other threads may read it."""
 
     def __init__(self, root: Path, key: str, budget_bytes: int, *, max_tokens: int = _MAX_TOKENS) -> None:
         self._root = root
@@ -198,11 +191,6 @@ class StateFiles:
 
     def __iter__(self) -> Iterator[StateFile]:
         return iter(self.index)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of this key's files."""
-        return sum(file.size for file in self._files.values())
 
     def write(self, tokens: Tokens, data: SequenceBytes) -> bool:
         """Write a state, evicting the least recently used ones of all keys. False if it does not fit."""
@@ -263,16 +251,13 @@ class StateFiles:
 
     def _write_whole(self, path: Path, tokens: Tokens, data: SequenceBytes) -> None:
         """Write atomically: to a temporary file first, then rename."""
+        body = (tokens.tobytes(), data.data)
         header = _HEADER.pack(_MAGIC, b"", len(tokens), len(data))
-        digest = hashlib.blake2b(header[40:], digest_size=32)
-        digest.update(tokens.tobytes())
-        digest.update(data.data)
+        header = _HEADER.pack(_MAGIC, _digest(header, *body), len(tokens), len(data))
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=_PARTIAL)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(_HEADER.pack(_MAGIC, digest.digest(), len(tokens), len(data)))
-                stream.write(tokens.tobytes())
-                stream.write(data.data)
+                stream.writelines((header, *body))
             os.replace(name, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -315,9 +300,10 @@ class StateFiles:
         ]
 
 
-def _digest(header: bytes, body: SequenceBytes) -> bytes:
+def _digest(header: bytes, *body: bytes | memoryview) -> bytes:
     digest = hashlib.blake2b(header[40:], digest_size=32)
-    digest.update(body.data)
+    for part in body:
+        digest.update(part)
     return digest.digest()
 
 
@@ -329,15 +315,13 @@ def _is_of(tokens: Tokens, header: bytes, body: SequenceBytes) -> bool:
     return (
         (n_tokens, tokens.nbytes + n_bytes) == (len(tokens), len(body))
         and body[: tokens.nbytes].tobytes() == tokens.tobytes()
-        and digest == _digest(header, body)
+        and digest == _digest(header, body.data)
     )
 
 
 def _read_header(path: Path, most_bytes: int, most_tokens: int) -> StateFile | None:
     """The tokens of a file within the limits; `read` checks its bytes. None if it is none of ours, or beyond them.
-
-    Raises _Damaged if its header contradicts itself.
-    """
+    Raises _Damaged if its header contradicts itself."""
     try:
         with path.open("rb") as stream:
             header = stream.read(_HEADER.size)

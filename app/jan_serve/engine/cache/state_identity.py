@@ -23,10 +23,8 @@ _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
 def state_key(model: Iterable[Path], *layout: str) -> str:
     """A folder name for everything that a state depends on: the weights, and `layout` (KV types, llama.cpp build, …).
-
     Digests size, modification time and at most 4 MiB of each file: the whole of a small one, sampled blocks of others.
-    Raises OSError.
-    """
+    Raises OSError."""
     files = [*model]
     times = (str(path.stat().st_mtime_ns) for path in files)
     return sampled_digest(files, *layout, *times)
@@ -79,10 +77,8 @@ def weights_of(load: LoadModel) -> str:
 
 
 def digest_files(paths: Sequence[Path]) -> str:
-    """SHA-256 over the files, in hex: equal for equal files, whatever their path.
-
-    Reads all of them, which takes seconds for large models. Raises OSError.
-    """
+    """SHA-256 over the files, in hex: equal for equal files, whatever their path. Reads all of them, which takes
+    seconds for large models. Raises OSError."""
     whole = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
@@ -94,8 +90,7 @@ def rope_factors(metadata: Mapping[str, str], n_ctx: int) -> str:
     """Which RoPE factors a context of this length uses: "short", "long", or "" if its length does not decide.
 
     As llama_model::get_rope_factors. Few models whose header names an original length lack such factors (those with
-    YaRN): their states are told apart needlessly.
-    """
+    YaRN): their states are told apart needlessly."""
     architecture = metadata.get("general.architecture", "")
     original = metadata.get(f"{architecture}.rope.scaling.original_context_length", "")
     if not original.isdecimal():

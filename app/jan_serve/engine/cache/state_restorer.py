@@ -1,15 +1,11 @@
-"""Saves evicted sequences from the KV cache to the tiers below it, and restores them for prompts with their prefix.
-
-For the engine thread.
-"""
+"""Saves evicted sequences to the tiers below, and restores them for prompts. For the engine thread."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-
-import msgspec
+from typing import NamedTuple
 
 from jan_serve.core.events import CacheTier
 from jan_serve.engine.cache.prefix_cache import CellCounter, PrefixCache
@@ -19,8 +15,7 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.errors import EngineFailure
 
-_MIN_STATES_IN_RAM = 4
-"""A larger state than this part of the RAM budget is not kept there."""
+_MIN_STATES_IN_RAM = 4  # a larger state than this part of the RAM budget is not kept there
 
 _MIN_GAIN = 1 / 16
 """Restores a state only if it saves at least 1/16 of its tokens: all are read, copied and need cells for a moment."""
@@ -36,15 +31,7 @@ def _match_pays(match: StateMatch, num_cached: int) -> bool:
     return _pays(match.length - num_cached, len(match.source.tokens))
 
 
-class _LookUp(msgspec.Struct, frozen=True):
-    """What was found for a waiting sequence, with this version of the cache and so many cached tokens."""
-
-    version: int
-    num_cached: int
-    match: StateMatch | None
-
-
-class _Fetch(msgspec.Struct, frozen=True):
+class _Fetch(NamedTuple):
     """A state on its way to a waiting sequence, or there and not restored yet."""
 
     match: StateMatch
@@ -68,9 +55,10 @@ class StateRestorer:
         self._cells = cells
         self._cache = cache
         self._on_fetched = on_fetched
-        # By waiting sequence. A look-up is kept until its fetch starts.
+        # By waiting sequence. A look-up is kept until its fetch starts: what was found with this version of the cache
+        # and so many cached tokens.
         self._fetches: dict[int, _Fetch] = {}
-        self._look_ups: dict[int, _LookUp] = {}
+        self._look_ups: dict[int, tuple[tuple[int, int], StateMatch | None]] = {}
         self.saved = self.restored = 0
 
     def fits_ram(self, seq_id: int) -> bool:
@@ -79,9 +67,7 @@ class StateRestorer:
 
     def save_evicted(self, seq_id: int) -> bool:
         """Save an entry of the prefix cache before its cells are freed. Blocks for the copy. False if that failed.
-
-        Skips an entry that the rest of the KV cache holds nearly all of.
-        """
+        Skips an entry that the rest of the KV cache holds nearly all of."""
         tokens = self._cache.tokens(seq_id)
         alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
         return alone < MIN_TOKENS or self.tiers.is_off or self._save(tokens, seq_id)
@@ -102,10 +88,8 @@ class StateRestorer:
         return True
 
     def is_fetching(self, sequence: Sequence, num_cached: int) -> bool:
-        """Whether a state with more of the prompt than the KV cache's `num_cached` tokens is on its way from disk.
-
-        The first call starts the fetch if the states that were fetched and not restored leave room for one more.
-        """
+        """Whether a state with more of the prompt than the KV cache's `num_cached` tokens is on its way from disk. The
+        first call starts the fetch if the states that were fetched and not restored leave room for one more."""
         if sequence.wants_prompt_scores or sequence.resumed is not None:
             return False
         key = id(sequence)
@@ -127,14 +111,13 @@ class StateRestorer:
 
     def _look_up(self, sequence: Sequence, num_cached: int) -> StateMatch | None:
         """The state that pays. Looks again only if there are other states or cached tokens than before."""
-        key, version = id(sequence), self.tiers.version
-        known = self._look_ups.get(key)
-        if known is None or (known.version, known.num_cached) != (version, num_cached):
+        state, known = (self.tiers.version, num_cached), self._look_ups.get(id(sequence))
+        if known is None or known[0] != state:
             match = self.tiers.match(sequence.prefix(), sequence.media.cut)
             if match is not None and not _match_pays(match, num_cached):
                 match = None
-            known = self._look_ups[key] = _LookUp(version, num_cached, match)
-        return known.match
+            known = self._look_ups[id(sequence)] = state, match
+        return known[1]
 
     def _has_room(self, match: StateMatch) -> bool:
         """Whether a state may be fetched: fetched ones are held outside the RAM budget, and may be as large as it."""
@@ -170,9 +153,7 @@ class StateRestorer:
 
     def restore(self, sequence: Sequence, num_cached: int, make_room: Callable[[int], bool]) -> int:
         """Restore a fetched state into the empty sequence. Returns its number of tokens; 0 if nothing was restored.
-
-        num_cached: tokens that the KV cache can share instead. make_room: evicts until that many cells are free.
-        """
+        num_cached: tokens that the KV cache can share instead. make_room: evicts until that many cells are free."""
         fetch = self._fetches.pop(id(sequence), None)
         self._look_ups.pop(id(sequence), None)
         try:

@@ -1,9 +1,4 @@
-"""A worker keeps states of sequences for other servers, receives theirs, and transfers them in a thread of its own.
-
-The engine thread puts states on the shelf, the intake takes them, and the transfer thread does the rest, including
-the expensive digests over the weights and over a state. The shelf is bounded in bytes; the request that created a
-state drops it.
-"""
+"""A worker keeps states of sequences for other servers, receives theirs, and transfers them in a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +6,25 @@ import queue
 import threading
 from collections.abc import Callable
 
+import msgspec
+
 from jan_serve.core.kv_transfer import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.engine.cache.state_identity import digest_files, model_files
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.errors import InvalidModel, InvalidRequest, InvalidState, JanServeError, Overloaded
 from jan_serve.ipc.messages import DropState, Failed, LoadModel, ReadState, StatePart, StateStored, StoreState
 
-_HEADER_BYTES = 1 << 20
-"""Bytes reserved for the header of a state."""
+_HEADER_BYTES = 1 << 20  # reserved for the header of a state
+
+
+class _Entry(msgspec.Struct, eq=False):
+    """A state that is kept here, with its encoding once it was read, or one that arrives. size: bytes reserved."""
+
+    size: int
+    kept: SequenceState | None = None
+    parts: tuple[bytes | memoryview, ...] = ()
+    arriving: bytearray | None = None
+    received: SequenceState | None = None
 
 
 class StateShelf:
@@ -35,84 +41,71 @@ class StateShelf:
         self._limit = limit_bytes
         self._on_kept = on_kept
         self._lock = threading.Lock()
-        self._kept: dict[int, SequenceState] = {}
-        self._encoded: dict[int, tuple[bytes | memoryview, ...]] = {}
-        self._arriving: dict[int, bytearray] = {}
-        self._received: dict[int, SequenceState] = {}
-        self._sizes: dict[int, int] = {}
+        self._entries: dict[int, _Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._entries)
 
     def reserve(self, state: int, size: int) -> None:
         """Reserve `size` bytes for a state to keep or to receive. Raises Overloaded."""
         with self._lock:
-            used = sum(self._sizes.values()) - self._sizes.get(state, 0)
+            used = sum(entry.size for key, entry in self._entries.items() if key != state)
             if used + size > self._limit:
                 raise Overloaded(
-                    f"There is no room for the cache of this request ({size} bytes): {len(self._sizes)} caches for"
+                    f"There is no room for the cache of this request ({size} bytes): {len(self._entries)} caches for"
                     f" other servers take {used} of {self._limit} bytes."
                 )
-            self._sizes[state] = size
+            self._entries[state] = _Entry(size)
 
     def keep(self, state: int, content: SequenceState) -> None:
         """Hold a state, with bytes reserved, until `drop`."""
-        with self._lock:
-            self._kept[state] = content
+        self._entries[state].kept = content
         self._on_kept()
 
     def take(self, state: int) -> SequenceState:
         """Remove and return a received state. Its bytes stay reserved until `drop`. Raises InvalidRequest."""
         with self._lock:
-            content = self._received.pop(state, None)
-        if content is None:
-            raise InvalidRequest("The migrated cache is not here.", param="migration_request")
+            entry = self._entries.get(state)
+            content = None if entry is None else entry.received
+            if entry is None or content is None:
+                raise InvalidRequest("The migrated cache is not here.", param="migration_request")
+            entry.received = None
         return content
 
     def drop(self, state: int) -> None:
         """Remove a state, kept or received, and its reservation. Unknown ids are ignored."""
         with self._lock:
-            self._sizes.pop(state, None)
-            self._kept.pop(state, None)
-            self._encoded.pop(state, None)
-            self._arriving.pop(state, None)
-            self._received.pop(state, None)
+            self._entries.pop(state, None)
 
     def read(self, request: ReadState) -> StatePart:
-        """A part of a kept state. The first part blocks for the digests. Raises InvalidState."""
-        with self._lock:
-            parts, content = self._encoded.get(request.state), self._kept.get(request.state)
-        if parts is None:
-            if content is None:
-                raise InvalidState("This cache is not kept here, or no longer.")
-            parts = encode_state(content, self._identity())
-            with self._lock:
-                if request.state in self._kept:
-                    self._encoded[request.state] = parts
-        return StatePart(
-            id=request.id,
-            data=_slice(parts, request.offset, request.length),
-            total=sum(map(len, parts)),
-        )
+        """A part of a kept state. The first part blocks for the digests. Raises InvalidState. One thread."""
+        entry = self._entries.get(request.state)
+        if entry is None or entry.kept is None:
+            raise InvalidState("This cache is not kept here, or no longer.")
+        entry.parts = entry.parts or encode_state(entry.kept, self._identity())
+        data = _slice(entry.parts, request.offset, request.length)
+        return StatePart(id=request.id, data=data, total=sum(map(len, entry.parts)))
 
     def store(self, request: StoreState) -> StateStored:
-        """Append the next part of a state; the last one blocks for its validation. Raises InvalidState, Overloaded."""
+        """Append the next part of a state; the last one blocks for its validation. One thread. Raises InvalidState,
+        Overloaded."""
         if request.total < 1:
             raise InvalidState("The state is empty.")
         if request.offset == 0:
             self.reserve(request.state, request.total)
-            with self._lock:
-                self._arriving[request.state] = bytearray()
-        with self._lock:
-            data = self._arriving.get(request.state)
-        if data is None or len(data) != request.offset or len(data) + len(request.data) > request.total:
+            self._entries[request.state].arriving = bytearray()
+        entry = self._entries.get(request.state)
+        data = None if entry is None else entry.arriving
+        if (
+            entry is None
+            or data is None
+            or len(data) != request.offset
+            or len(data) + len(request.data) > request.total
+        ):
             raise InvalidState("The parts of a state do not fit together.")
         data += request.data
         if len(data) == request.total:
-            content = decode_state(data, self._identity())
-            with self._lock:
-                if self._arriving.pop(request.state, None) is not None:
-                    self._received[request.state] = content
+            entry.received, entry.arriving = decode_state(data, self._identity()), None
         return StateStored(id=request.id, received=len(data))
 
 
@@ -138,24 +131,19 @@ def _slice(parts: tuple[bytes | memoryview, ...], offset: int, length: int) -> b
 TransferRequest = ReadState | StoreState | DropState
 
 
-class _Prepare:
-    """Compute the digest of the weights before a request needs it."""
-
-
 class StateTransfer:
     """Owns the shelf. Computes the digest of the weights, which takes seconds for large models, on first use.
-
-    rope_factors: those of the loaded model's context. Must be set before `run`.
-    """
+    rope_factors: those of the loaded model's context. Must be set before `run`."""
 
     def __init__(self, load: LoadModel, send: Callable[[StatePart | StateStored | Failed], None]) -> None:
         self.rope_factors = ""
         self._load = load
         self._send = send
         self._known: StateIdentity | None = None
-        self._requests: queue.SimpleQueue[TransferRequest | _Prepare] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[TransferRequest | None] = queue.SimpleQueue()
+        # Once a state is kept, the digest of the weights is computed before a request needs it.
         self.shelf = StateShelf(
-            self._identity, load.settings.state_bytes, on_kept=lambda: self._requests.put(_Prepare())
+            self._identity, load.settings.state_bytes, on_kept=lambda: self._requests.put(None)
         )
 
     def put(self, request: TransferRequest) -> None:
@@ -168,7 +156,7 @@ class StateTransfer:
             request = self._requests.get()
             try:
                 match request:
-                    case _Prepare():
+                    case None:
                         self._identity()
                     case ReadState():
                         self._send(self.shelf.read(request))

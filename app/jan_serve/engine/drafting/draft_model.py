@@ -1,7 +1,4 @@
-"""Speculative decoding with a draft model (Leviathan et al. 2023).
-
-The large model's sampler alone decides: a draft is accepted as far as it agrees.
-"""
+"""Speculative decoding (Leviathan et al. 2023) with a draft model, or with the model's own head (MTP)."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ _MAX_VOCAB_DIFFERENCE = 128
 _FIRST_COMPARED_TOKEN = 5
 _MAX_PREFILL: Final = 512
 """Tokens that the draft model reads at most, of all sequences, while a step of the large model waits."""
-_MIN_PROBABILITY: Final = 0.5
-"""A less probable token ends a draft."""
+_MIN_PROBABILITY: Final = 0.5  # a less probable token ends a draft
 _SAMPLES: Final = 5
 _YIELD_WEIGHT: Final = 0.2
 _MIN_YIELD: Final = 1 / 32
@@ -63,10 +59,8 @@ class DraftModel:
         n_tokens: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids.
-
-        n_tokens: of the large model's vocabulary, which may be the smaller one.
-        """
+        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids. n_tokens: of
+        the large model's vocabulary, which may be the smaller one."""
         self._context = context
         self._n_tokens = n_tokens
         self._batch = Batch(min(context.n_batch, _MAX_PREFILL))
@@ -78,8 +72,7 @@ class DraftModel:
         self._clock = clock
         self._room = _MAX_PREFILL
         self._pass_s: deque[float] = deque(maxlen=_SAMPLES)
-        self._is_warm = False
-        """The first pass loads kernels."""
+        self._is_warm = False  # the first pass loads kernels
         self._yield = 1.0
         """Drafted tokens a pass, on average. Passes that end in an improbable token yield nothing."""
 
@@ -101,10 +94,8 @@ class DraftModel:
         self._room = _MAX_PREFILL
 
     def draft(self, sequence: Sequence, length: int) -> Tokens | None:
-        """The most likely continuation, up to `length` tokens. Blocks for a pass of the draft model per token.
-
-        None while it has not prefilled the whole sequence; each call continues. Shorter if a token is improbable.
-        """
+        """The most likely continuation, up to `length` tokens. Blocks for a pass of the draft model per token. None
+        while it has not prefilled the whole sequence; each call continues. Shorter if a token is improbable."""
         start = self._clock()
         is_first = len(sequence.tokens) - self._num_read(sequence) > self.max_draft + 1
         logits = self._prefill(sequence)
@@ -127,15 +118,12 @@ class DraftModel:
             position += 1
             passes += 1
         if not is_first:  # else it read a prompt
-            self._learn((self._clock() - start) / passes, len(drafted) / passes)
+            if self._is_warm:
+                self._pass_s.append((self._clock() - start) / passes)
+            self._is_warm = True
+            change = len(drafted) / passes - self._yield
+            self._yield = max(_MIN_YIELD, self._yield + _YIELD_WEIGHT * change)
         return np.array(drafted, np.int32) if drafted else None
-
-    def _learn(self, pass_s: float, tokens: float) -> None:
-        """Learn from one draft. tokens: drafted a pass."""
-        if self._is_warm:
-            self._pass_s.append(pass_s)
-        self._is_warm = True
-        self._yield = max(_MIN_YIELD, self._yield + _YIELD_WEIGHT * (tokens - self._yield))
 
     def forget(self, sequence: Sequence) -> None:
         """Free the cells of a sequence."""
@@ -213,8 +201,7 @@ def _probability(logits: Floats, token: int) -> float:
     return float(1.0 / np.exp(logits - logits[token], dtype=np.float32).sum())
 
 
-WINDOW: Final = 256
-"""Tokens back that are kept, at least."""
+WINDOW: Final = 256  # tokens back that are kept, at least
 
 
 class HiddenRows:

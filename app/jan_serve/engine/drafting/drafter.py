@@ -1,8 +1,4 @@
-"""The Drafter chooses drafts for the running streams, and learns from their acceptance.
-
-It keeps steps at the size of a captured graph while that pays, since devices replay it many times faster than they
-begin another. vLLM pads batches to captured sizes for the same reason.
-"""
+"""The Drafter chooses drafts for the running streams, and learns from their acceptance."""
 
 from __future__ import annotations
 
@@ -30,16 +26,13 @@ from jan_serve.ipc.messages import DraftMode
 # Classes of guesses: the shortest match, and the acceptance rate assumed before the first measurement.
 _CLASSES = ((3, 0.3), (5, 0.5), (9, 0.7), (17, 0.85))
 _MODEL_SHARE = 0.7
-_SLOWER = 0.5
-"""Weight of the latest token in the slower average, relative to the faster one."""
+_SLOWER = 0.5  # weight of the latest token in the slower average, relative to the faster one
 
 
 class DraftRecord:
-    """Acceptance rate of a drafted token after accepted ones, by the length of the match that it follows.
-
-    The lower of two exponential averages, so that a run of luck promises little. A match of None stands for the draft
-    model. weight: of the latest token in the faster average. like: the record to start from.
-    """
+    """Acceptance rate of a drafted token after accepted ones, by the length of the match that it follows. The lower of
+    two exponential averages, so that a run of luck promises little. A match of None stands for the draft model. weight:
+    of the latest token in the faster average. like: the record to start from."""
 
     def __init__(self, weight: float = 0.15, like: DraftRecord | None = None) -> None:
         self._weight = weight
@@ -66,10 +59,8 @@ def _class_of(match_length: int | None) -> int:
 
 
 class GraphPadding:
-    """Pads steps as long as drafts have gained more time than that costs.
-
-    `rows` before a step, `accept` after it.
-    """
+    """Keeps steps at the size of a captured graph, which devices replay many times faster than they begin another, as
+    long as drafts have gained more time than that costs. `rows` before a step, `accept` after it."""
 
     def __init__(self, costs: StepCosts) -> None:
         self._costs = costs
@@ -103,8 +94,7 @@ _MAX_STREAMS = 16
 _MAX_EARLIER = 4
 _OVERALL_WEIGHT = 0.02
 
-_MODEL_GAIN = 1.25
-"""What a draft of the model must promise beside a look-up, which costs no time."""
+_MODEL_GAIN = 1.25  # what a draft of the model must promise beside a look-up, which costs no time
 _NOTHING = DraftCandidate(0.0, 0)
 _NO_TOKENS = np.empty(0, np.int32)
 
@@ -121,11 +111,9 @@ _NO_CHOICE = _Choice(_NOTHING, None)
 
 
 class Drafter:
-    """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected.
-
-    costs: of steps, as the engine learns them. mode: of look-ups; model_mode: of the model. "on" of either drafts in
-    every step, from whichever promises more. longest: max tokens of a sequence. max_draft: of a draft.
-    """
+    """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected. costs: of
+    steps, as the engine learns them. mode: of look-ups; model_mode: of the model. "on" of either drafts in every step,
+    from whichever promises more. longest: max tokens of a sequence. max_draft: of a draft."""
 
     def __init__(
         self,
@@ -159,11 +147,8 @@ class Drafter:
     def drafts(
         self, sequences: SequenceOf[Sequence | None], num_tokens: int, room: int
     ) -> list[Draft | None]:
-        """The draft of each sequence, at most `room` tokens in all; None if a draft would not pay off.
-
-        sequences: None for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft
-        model.
-        """
+        """The draft of each sequence, at most `room` tokens in all; None if a draft would not pay off. sequences: None
+        for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft model."""
         no_drafts: list[Draft | None] = [None] * len(sequences)
         if self._mode == "off" and self._model is None:
             return no_drafts
@@ -189,14 +174,11 @@ class Drafter:
         if history is None:
             history = self._histories[id(sequence)] = TokenHistory()
         history.catch_up(sequence.tokens.view())
-        self._observe_skipped(sequence)
-        return guess(history, (other for mark, other in self._earlier if mark == sequence.mark))
-
-    def _observe_skipped(self, sequence: Sequence) -> None:
-        """Learn whether a guess was right that was not drafted: otherwise wrong ones would count for ever."""
+        # Whether a guess was right that was not drafted: otherwise wrong ones would count for ever.
         length, token, match_length = self._skipped.pop(id(sequence), (len(sequence.tokens), 0, 0))
         if length < len(sequence.tokens):
             self._observe(sequence, match_length, 1, int(sequence.tokens[length] == token))
+        return guess(history, (other for mark, other in self._earlier if mark == sequence.mark))
 
     def _choose(self, sequence: Sequence) -> _Choice:
         """The source of which more tokens may be expected."""
@@ -229,7 +211,9 @@ class Drafter:
         way_back = 0.0 if is_kept else 1.0 - max(candidate.share for candidate in candidates)
         change_s = way_back * self._costs.decode.way_back_s(num_tokens)
         run = max(expected_run(candidate) for candidate in candidates)
-        curve = self._costs.draft_curve(num_tokens, kept if is_kept else 0, run)
+        curve = self._costs.decode.draft_curve(
+            self._costs.prefill_token_s, num_tokens, kept if is_kept else 0, run
+        )
         room = min(room, self._costs.decode.reach - num_tokens)
         if curve is None or room <= 0:
             return [0] * len(candidates)
@@ -282,14 +266,13 @@ class Drafter:
         self._padding.accept(accepted)
         if not draft.guessed:
             return
-        right = min(accepted, draft.guessed)
-        self._observe(sequence, draft.match_length, draft.guessed, right)
-        self.drafted += draft.guessed
-        self.accepted += right
-        sequence.state.work.drafted += draft.guessed
-        sequence.state.work.accepted += right
+        work, guessed, right = sequence.state.work, draft.guessed, min(accepted, draft.guessed)
+        self._observe(sequence, draft.match_length, guessed, right)
+        for counted in (self, work):
+            counted.drafted += guessed
+            counted.accepted += right
         if draft.match_length is None:
-            self.drafted_by_model += draft.guessed
+            self.drafted_by_model += guessed
             self.accepted_by_model += right
 
     def _observe(self, sequence: Sequence, match_length: int | None, drafted: int, accepted: int) -> None:

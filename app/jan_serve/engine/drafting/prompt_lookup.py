@@ -1,8 +1,4 @@
-"""Prompt lookup decoding (n-gram speculation): drafts a continuation from earlier text.
-
-The draft is computed in one batch with the newest token, and only the tokens that the sampler picks are kept, so drafts
-do not change an answer. Saxena 2023, "Prompt Lookup Decoding"; llama.cpp's `lookup` example. Pure.
-"""
+"""Prompt lookup decoding (Saxena 2023; llama.cpp's `lookup`): drafts a continuation from earlier text. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ import numpy as np
 
 from jan_serve.engine.tokens import Tokens, only_tokens
 
-MIN_MATCH = 3
-"""Tokens that must match before a guess."""
+MIN_MATCH = 3  # tokens that must match before a guess
 MAX_DRAFT = 32
 _MAX_MATCH = 32
 _CANDIDATES = 8
@@ -33,16 +28,14 @@ class Guess(msgspec.Struct, frozen=True):
 
 class TokenHistory:
     """The tokens of a sequence and the positions of each run of MIN_MATCH tokens: a hash chain, as in LZ77 coders.
+    Adding a token and looking up a run take constant time."""
 
-    Adding a token and looking up a run take constant time.
-    """
-
-    __slots__ = ("_earlier", "_key", "_latest", "_num_seen", "tokens")
+    __slots__ = ("_earlier", "_latest", "_num_seen", "key", "tokens")
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self._num_seen = 0
-        self._key = 0
+        self.key = 0
         # A position is the one after a run. The previous position with the same run as p is earlier[p].
         self._latest: dict[int, int] = {}
         self._earlier: list[int] = [-1] * MIN_MATCH
@@ -53,15 +46,11 @@ class TokenHistory:
         self._num_seen = len(tokens)
         for token in only_tokens(new)[-_MAX_INDEXED:].tolist():
             self.tokens.append(token)
-            self._key = (self._key << _ID_BITS | token) & _KEY_MASK
+            self.key = (self.key << _ID_BITS | token) & _KEY_MASK
             position = len(self.tokens)
             if position >= MIN_MATCH:
-                self._earlier.append(self._latest.get(self._key, -1))
-                self._latest[self._key] = position
-
-    def end_key(self) -> int | None:
-        """The key of the last run; None if there are fewer tokens."""
-        return self._key if len(self.tokens) >= MIN_MATCH else None
+                self._earlier.append(self._latest.get(self.key, -1))
+                self._latest[self.key] = position
 
     def positions(self, key: int) -> Iterator[int]:
         """The positions after the latest occurrences of a run, latest first."""
@@ -74,18 +63,12 @@ class TokenHistory:
 
 
 def guess(history: TokenHistory, others: Iterable[TokenHistory] = ()) -> Guess | None:
-    """The continuation of the longest earlier match of the sequence's end: in itself, otherwise in `others`.
-
-    Of equally long matches the latest. At most MAX_DRAFT tokens.
-    """
-    key = history.end_key()
-    if key is None:
+    """The continuation of the longest earlier match of the sequence's end: in itself, otherwise in `others`. Of equally
+    long matches the latest. At most MAX_DRAFT tokens."""
+    if len(history.tokens) < MIN_MATCH:
         return None
-    best = _search(history.tokens, key, history)
-    for other in others:
-        if best is None:
-            best = _search(history.tokens, key, other)
-    return best
+    found = (_search(history.tokens, history.key, source) for source in (history, *others))
+    return next((guess for guess in found if guess is not None), None)
 
 
 def _search(tokens: list[int], key: int, source: TokenHistory) -> Guess | None:

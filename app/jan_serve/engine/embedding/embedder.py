@@ -1,9 +1,8 @@
-"""An Embedder embeds the inputs of requests, batch by batch, in decodes that an aborted request interrupts.
-
-`make_embedder` chooses for a model: inputs in pieces or whole, their max length, and the contexts.
-"""
+"""An Embedder embeds the inputs of requests, batch by batch; `make_embedder` chooses how for a model."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import psutil
@@ -18,12 +17,12 @@ from jan_serve.engine.embedding.input_pooling import (
     LastTokenScores,
     WholeInputs,
 )
+from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
-from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
-from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidRequest
+from jan_serve.engine.tokenizing import TextTokenizer, Work, within
+from jan_serve.errors import InsufficientMemory, InvalidRequest
 from jan_serve.ipc.messages import Embedded, EmbedRequest, EngineSettings
 
 InputPooling = WholeInputs | InputsInPieces | LastTokenScores
@@ -43,10 +42,8 @@ class Embedder:
         piece_tokens: int,
         scores: bool = False,
     ) -> None:
-        """inputs: computes the vectors. n_ctx: max tokens of an input. dimensions: values of a vector.
-
-        piece_tokens: max tokens of a batch if inputs may be cut. scores: the vectors are a classifier's scores.
-        """
+        """n_ctx: max tokens of an input. dimensions: values of a vector. scores: they are a classifier's. piece_tokens:
+        max tokens of a batch if inputs may be cut."""
         self.tokenizer = tokenizer
         self._inputs = inputs
         self._n_ctx = n_ctx
@@ -56,29 +53,17 @@ class Embedder:
         self._decode = decode
 
     def tokenize(self, request: EmbedRequest) -> Work[list[list[int]]]:
-        """Ids of every input, with the model's special tokens. The intake thread.
-
-        Raises ContextLengthExceeded or InvalidRequest, which name the input.
-        """
+        """Ids of every input, with the model's special tokens. The intake thread. Raises ContextLengthExceeded or
+        InvalidRequest, which name the input."""
         self._decode.check(request.adapters)
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
-            try:
-                ids = yield from self.tokenizer.ids(
-                    item,
-                    add_special=True,
-                    parse_special=request.parse_special,
-                    room=self._n_ctx,
-                    param="input",
-                )
-            except MoreTokens as more:
-                raise ContextLengthExceeded(
-                    more.at_least, self._n_ctx, param="input", item=i, at_least=True
-                ) from None
+            work = self.tokenizer.ids(
+                item, add_special=True, parse_special=request.parse_special, room=self._n_ctx, param="input"
+            )
+            ids = yield from within(work, self._n_ctx, param="input", item=i)
             if not ids:
                 raise InvalidRequest(f"input: item {i} is empty", param="input")
-            if len(ids) > self._n_ctx:
-                raise ContextLengthExceeded(len(ids), self._n_ctx, param="input", item=i)
             rows.append(ids)
         return rows
 
@@ -87,10 +72,8 @@ class Embedder:
         return EmbedJob(request, (yield from self.tokenize(request)))
 
     def advance(self, job: EmbedJob, phase: PhaseClock, *, room: int | None = None) -> Embedded | None:
-        """Compute the next batch of a job; blocks. Returns the answer after the last one, otherwise None.
-
-        room: max tokens if inputs may be cut; None: piece_tokens. Raises EngineFailure, InsufficientMemory.
-        """
+        """Compute the next batch of a job; blocks. Returns the answer after the last one, otherwise None. room: max
+        tokens if inputs may be cut; None: piece_tokens. Raises EngineFailure, InsufficientMemory."""
         decode = self._decode.embeds(job.request.id, job.request.adapters, phase)
         self._inputs.advance(job, self.piece_tokens if room is None else room, decode)
         if not job.is_done:
@@ -127,10 +110,8 @@ _SCORED_AT_END = frozenset({"qwen3", "qwen3vl"})
 
 
 def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: str) -> bool:
-    """Whether inputs may be cut: causal attention over a cache. Most scoring heads need whole inputs.
-
-    Asks llama.cpp, because the file does not say it for all architectures. context: of the model, if it has one.
-    """
+    """Whether inputs may be cut: causal attention over a cache. Most scoring heads need whole inputs. Asks llama.cpp,
+    because the file does not say it for all architectures. context: of the model, if it has one."""
     if pooling == "rank" and model.architecture not in _SCORED_AT_END:
         return False
     if model.has_encoder or model.architecture in _WITHOUT_CACHE:
@@ -165,13 +146,7 @@ def make_embedder(
     size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
 
     def create(
-        n_ctx: int,
-        n_batch: int,
-        pooling: str,
-        *,
-        n_seq_max: int = MAX_SEQUENCES,
-        type_k: str = "f16",
-        type_v: str = "f16",
+        n_ctx: int, n_batch: int, pooling: str, n_seq_max: int = MAX_SEQUENCES, **types: Any
     ) -> LlamaContext:
         return LlamaContext(
             model,
@@ -183,28 +158,19 @@ def make_embedder(
             embeddings=True,
             pooling=pooling,
             flash_attn=settings.flash_attn,
-            type_k=type_k,
-            type_v=type_v,
+            **types,
         )
 
     def create_for_pieces(n_ctx: int) -> LlamaContext:
         check_memory(n_ctx - piece_tokens, n_ctx * cell_bytes, psutil.virtual_memory().available)
-        return create(n_ctx, piece_tokens, "none")
-
-    def create_for_scores(n_ctx: int) -> LlamaContext:
-        check_memory(n_ctx, n_ctx * cell_bytes, psutil.virtual_memory().available)
-        return create(
-            n_ctx,
-            piece_tokens,
-            "rank",
-            n_seq_max=MAX_SEQUENCES + 1,
-            type_k=settings.type_k,
-            type_v=settings.type_v,
-        )
+        if facts.pooling != "rank":
+            return create(n_ctx, piece_tokens, "none")
+        types = {"type_k": settings.type_k, "type_v": settings.type_v}
+        return create(n_ctx, piece_tokens, "rank", MAX_SEQUENCES + 1, **types)
 
     inputs: InputPooling = WholeInputs(lambda length: create(length, length, facts.pooling), n_ctx, size)
     if in_pieces and facts.pooling == "rank":
-        inputs = LastTokenScores(create_for_scores, size, piece_tokens)
+        inputs = LastTokenScores(create_for_pieces, size, piece_tokens)
     elif in_pieces:
         inputs = InputsInPieces(create_for_pieces, facts.pooling, size, piece_tokens)
     return Embedder(

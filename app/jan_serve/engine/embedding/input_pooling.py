@@ -1,13 +1,10 @@
-"""This module computes the vectors of inputs: whole, pooled by llama.cpp, or in pieces, pooled here.
-
-A GrowingContext is as large as the longest job so far.
-"""
+"""Vectors of inputs: whole, pooled by llama.cpp; in pieces, pooled here; or scored at their last token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -19,13 +16,11 @@ from jan_serve.ipc.messages import EmbedRequest
 
 
 class GrowingContext:
-    """Makes a context on first use, and a larger one in its place where a job needs more cells. One thread."""
+    """Makes a context on first use, and a larger one in its place where a job needs more cells. One thread. create:
+    makes a context of this many cells; raises InsufficientMemory. least: cells at least: a context takes no longer
+    batches than it has cells, and later jobs reuse it."""
 
     def __init__(self, create: Callable[[int], LlamaContext], least: int = 0) -> None:
-        """create: makes a context of this many cells; raises InsufficientMemory.
-
-        least: cells at least: a context takes no longer batches than it has cells, and later jobs reuse it.
-        """
         self._create = create
         self._least = least
         self.current: LlamaContext | None = None
@@ -57,9 +52,8 @@ class EmbedJob(msgspec.Struct, eq=False):
 
     rows: tokens of each input. vectors: finished ones, not normalised. num_read: tokens of the first input without a
     vector that the model has read; with a common prefix, of the inputs in the cache after it. total: their outputs so
-    far, for pooling. num_shared: tokens of the common prefix that is read once; None until that is decided.
-    is_open: whether the cache holds what these say, and nothing of other jobs.
-    """
+    far, for pooling. num_shared: tokens of the common prefix that is read once; None until that is decided. is_open:
+    whether the cache holds what these say, and nothing of other jobs."""
 
     request: EmbedRequest
     rows: list[list[int]]
@@ -108,23 +102,19 @@ def num_together(lengths: Sequence[int], capacity: int) -> int:
 
 
 class WholeInputs:
-    """Every token attends to all others: an input is computed in one batch, several short inputs together.
-
-    llama.cpp pools them (mean, cls, last) or scores them (rank).
-    """
+    """Every token attends to all others: an input is computed in one batch, several short inputs together. llama.cpp
+    pools them (mean, cls, last) or scores them (rank)."""
 
     def __init__(self, create: Callable[[int], LlamaContext], n_ctx: int, size: int) -> None:
-        """create: makes a context of this many tokens. n_ctx: max tokens of an input. size: values of a vector."""
+        """create: see GrowingContext. n_ctx: max tokens of an input. size: values of a vector."""
         self._contexts = GrowingContext(create)
         self._n_ctx = n_ctx
         self._size = size
         self._batch = Batch(n_ctx)
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """Compute the next batch; an input cannot be cut to `room`. Blocks for the batch.
-
-        Raises the errors of `decode`, and InsufficientMemory when it creates a context.
-        """
+        """Compute the next batch; an input cannot be cut to `room`. Blocks for the batch. Raises the errors of
+        `decode`, and InsufficientMemory when it creates a context."""
         context, batch = self._contexts.open(self._n_ctx), self._batch
         batch.clear()
         context.clear()
@@ -132,24 +122,19 @@ class WholeInputs:
         lengths = [len(row) for row in job.rows[first : first + MAX_SEQUENCES]]
         count = num_together(lengths, batch.capacity)
         for seq_id, row in enumerate(job.rows[first : first + count]):
-            batch.add(np.asarray(row, np.int32), 0, seq_id, outputs="all")
+            batch.add(_ids(row), 0, seq_id, outputs="all")
         if decode(context, batch):
             job.vectors += [context.sequence_embedding(seq_id, self._size) for seq_id in range(count)]
 
 
 class InputsInPieces:
-    """Causal attention: an input is read in pieces over the cache, and pooled here.
-
-    The context grows with the longest input so far; its buffers hold one batch, however long the input is.
-    """
+    """Causal attention: an input is read in pieces over the cache, and pooled here. The context grows with the longest
+    input so far; its buffers hold one batch, however long the input is."""
 
     def __init__(
         self, create: Callable[[int], LlamaContext], pooling: str, size: int, piece_tokens: int
     ) -> None:
-        """create: makes a context of this many cells; raises InsufficientMemory. pooling: mean, cls or last.
-
-        size: values of a vector. piece_tokens: max tokens of a batch.
-        """
+        """pooling: mean, cls or last. size: values of a vector. piece_tokens: max tokens of a batch."""
         self._contexts = GrowingContext(create)
         self._batch = Batch(piece_tokens)
         self._pooling = pooling
@@ -163,21 +148,20 @@ class InputsInPieces:
         if not job.is_open:
             context.clear()
             job.is_open = True
-        lengths = [len(row) for row in job.rows]
-        pieces = next_pieces(lengths, len(job.vectors), job.num_read, min(room, batch.capacity))
+        first = len(job.vectors)
+        rows = job.rows[first : first + MAX_SEQUENCES]
+        pieces = unread([len(row) for row in rows], 0, job.num_read, min(room, batch.capacity))
         batch.clear()
-        for piece in pieces:
-            tokens = np.asarray(job.rows[piece.row][piece.start : piece.end], np.int32)
-            batch.add(tokens, piece.start, piece.row % MAX_SEQUENCES, outputs="all")
+        for number, start, end in pieces:
+            batch.add(_ids(rows[number][start:end]), start, (first + number) % MAX_SEQUENCES, outputs="all")
         if not decode(context, batch):
             return
         outputs = context.token_embeddings(batch.size, self._size)
-        for piece in pieces:
-            length = piece.end - piece.start
-            self._add(job, outputs[:length])
-            outputs = outputs[length:]
-            if len(job.vectors) > piece.row:
-                context.remove(piece.row % MAX_SEQUENCES)
+        for number, start, end in pieces:
+            self._add(job, outputs[: end - start])
+            outputs = outputs[end - start :]
+            if end == len(rows[number]):
+                context.remove((first + number) % MAX_SEQUENCES)
 
     def _add(self, job: EmbedJob, outputs: Floats) -> None:
         """Pool the outputs of the next tokens of an input, shape (tokens, size); append its vector after the last."""
@@ -194,50 +178,24 @@ class InputsInPieces:
             job.num_read, job.total = 0, None
 
 
-class Piece(NamedTuple):
-    """Tokens of one input, from `start` up to `end`."""
-
-    row: int
-    start: int
-    end: int
-
-
-def next_pieces(lengths: Sequence[int], row: int, start: int, room: int) -> list[Piece]:
-    """The pieces of the next batch of `room` tokens, from token `start` of input `row`. Pure."""
-    pieces: list[Piece] = []
-    while room > 0 and row < len(lengths) and len(pieces) < MAX_SEQUENCES:
-        end = min(lengths[row], start + room)
-        pieces.append(Piece(row, start, end))
-        room -= end - start
-        row, start = row + 1, 0
-    return pieces
-
-
-PREFIX: Final = MAX_SEQUENCES
-"""The sequence of the common prefix; those of the inputs are below it."""
+PREFIX: Final = MAX_SEQUENCES  # the sequence of the common prefix; those of the inputs are below it
 GROUP_TOKENS: Final = 2048
 """Most tokens of the inputs that are in the cache at once, unless a single one is longer."""
 
 
 class LastTokenScores:
     """llama.cpp computes the head, and a row of the vocabulary, for each token of a context that embeds. So all tokens
-    but the last one of each input are read without embeddings.
-    """
+    but the last one of each input are read without embeddings."""
 
     def __init__(self, create: Callable[[int], LlamaContext], size: int, piece_tokens: int) -> None:
-        """create: makes a context of this many cells and MAX_SEQUENCES + 1 sequences; raises InsufficientMemory.
-
-        size: scores of an input. piece_tokens: max tokens of a batch.
-        """
+        """create: see GrowingContext, with MAX_SEQUENCES + 1 sequences. size: scores of an input."""
         self._batch = Batch(max(piece_tokens, MAX_SEQUENCES))
         self._contexts = GrowingContext(create, self._batch.capacity)
         self._size = size
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """Compute the next batch: of the common prefix, of a group of inputs, or of their last tokens.
-
-        room: max tokens, except of last tokens. Blocks and raises as `WholeInputs.advance`.
-        """
+        """Compute the next batch: of the common prefix, of a group of inputs, or of their last tokens. room: max
+        tokens, except of last tokens. Blocks and raises as `WholeInputs.advance`."""
         if job.num_shared is None:
             job.num_shared = shared_prefix(job.rows) if len(job.rows) > 1 else 0
             lengths = [len(row) - job.num_shared for row in job.rows]
@@ -292,10 +250,8 @@ def group_cells(lengths: Sequence[int]) -> int:
 
 
 def unread(ends: Sequence[int], start: int, num_read: int, room: int) -> list[tuple[int, int, int]]:
-    """The next `room` tokens of sequences that are read from `start` up to their ends, one after the other.
-
-    Each part is a sequence, its first token and the end. num_read: tokens read of all together. Pure.
-    """
+    """The next `room` tokens of sequences that are read from `start` up to their ends, one after the other. Each part
+    is the number of a sequence, its first token and the end. num_read: tokens read of all together. Pure."""
     parts: list[tuple[int, int, int]] = []
     for seq_id, end in enumerate(ends):
         length = end - start

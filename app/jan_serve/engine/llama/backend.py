@@ -1,4 +1,4 @@
-"""llama.cpp as a library: start, logging, devices, build features."""
+"""llama.cpp as a library: start, logging, devices, threads, build features."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 import platform
 import re
 import sys
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
-import msgspec
 import psutil
 
 from jan_serve.core.models import DeviceInfo
-from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
+from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib, llama_function
 from jan_serve.errors import InsufficientMemory, JanServeError, ModelFailed, SettingsError
 
 # enum ggml_backend_dev_type
@@ -44,7 +44,7 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
     """Initialise llama.cpp once per process. log: gets its warnings and errors, or all lines if verbose."""
     if "log_callback" in _state:
         return
-    write = log or _write_stderr
+    write = log or sys.stderr.write
     last = {"shown": False}
 
     def on_log(level: int, text: bytes | None, _user: Any) -> None:
@@ -53,31 +53,25 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
         line = text.decode("utf-8", "replace") if text else ""
         if "allocated" in _state and (found := _BUFFER.search(line)):
             _state["allocated"].append((found["name"], float(found["size"])))
-        if level == _LOG_ERROR and "errors" in _state:
-            _state["errors"].append(line)
+        if level == _LOG_ERROR and _state.get("errors") is not None and line.strip():
+            _state["errors"].append(line.strip())
         if shown and line and (verbose or not any(part in line for part in _EXPECTED)):
             write(line)
 
     callback = lib.llama_log_callback(on_log)
     _state["log_callback"] = callback  # ctypes callbacks must outlive their use
     lib.llama_log_set(callback, ctypes.c_void_p(0))
-    _load_backends()
+    if ggml_function("ggml_backend_reg_count", ctypes.c_size_t, [])() == 0:
+        # They are separate libraries: of the CPU's, the one for this processor is loaded. By itself ggml would look
+        # beside the interpreter and in the working folder.
+        load = ggml_function("ggml_backend_load_all_from_path", None, [ctypes.c_char_p])
+        load(os.fsencode(lib._base_path))
     lib.llama_backend_init()
 
 
 def round_alike() -> None:
     """Have weights multiplied in batches of any size as for one token. Before the first decode, for the process."""
     os.environ["GGML_CPU_TILED_MM"] = "0"
-
-
-def _load_backends() -> None:
-    """Load ggml's backends if they are separate libraries: of the CPU's, the one for this processor.
-
-    By itself ggml would look beside the interpreter and in the working folder.
-    """
-    if ggml_function("ggml_backend_reg_count", ctypes.c_size_t, [])() == 0:
-        load = ggml_function("ggml_backend_load_all_from_path", None, [ctypes.c_char_p])
-        load(os.fsencode(lib._base_path))
 
 
 def log_to(set_log: Callable[[Any, Any], None]) -> None:
@@ -88,9 +82,7 @@ def log_to(set_log: Callable[[Any, Any], None]) -> None:
 @contextlib.contextmanager
 def allocations() -> Generator[dict[str, int]]:
     """Bytes that llama.cpp reports as allocated during the block, by device; known at its end. One thread at a time.
-
-    llama.cpp has no such function in C; its log has the figures.
-    """
+    llama.cpp has no such function in C; its log has the figures."""
     found: dict[str, int] = {}
     rows: list[tuple[str, float]] = []
     _state["allocated"] = rows
@@ -98,50 +90,27 @@ def allocations() -> Generator[dict[str, int]]:
         yield found
     finally:
         del _state["allocated"]
-        devices = _buffer_names()
+        get_type = ggml_function("ggml_backend_dev_buffer_type", ctypes.c_void_p, [ctypes.c_void_p])
+        get_name = ggml_function("ggml_backend_buft_name", ctypes.c_char_p, [ctypes.c_void_p])
+        # Buffers of main memory have several names: CPU, CPU_Mapped, CUDA_Host, ...
+        devices = {_text(get_name(get_type(each))): _name(each) for each in _device_pointers()}
         for name, mib in rows:
             device = devices.get(name, _MAIN_MEMORY)
             found[device] = found.get(device, 0) + int(mib * 2**20)
 
 
-def _buffer_names() -> dict[str, str]:
-    """Devices by the names of their buffers. Those of main memory have several: CPU, CPU_Mapped, CUDA_Host, ..."""
-    get_type = ggml_function("ggml_backend_dev_buffer_type", ctypes.c_void_p, [ctypes.c_void_p])
-    get_name = ggml_function("ggml_backend_buft_name", ctypes.c_char_p, [ctypes.c_void_p])
-    get_device = ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])
-    return {_text(get_name(get_type(each))): _text(get_device(each)) for each in _device_pointers()}
-
-
-class LastError(msgspec.Struct):
-    """text: the last error of llama.cpp, without the function name; "" if there is none. lines: all of them."""
-
-    text: str = ""
-    lines: tuple[str, ...] = ()
-
-
 @contextlib.contextmanager
-def last_error() -> Generator[LastError]:
-    """Capture llama.cpp's errors during the block. One thread at a time; a block within has them first."""
-    found = LastError()
+def last_errors() -> Generator[list[str]]:
+    """The lines of llama.cpp's errors during the block. One thread at a time; a block within has them first."""
     lines: list[str] = []
     outer: list[str] | None = _state.get("errors")
     _state["errors"] = lines
     try:
-        yield found
+        yield lines
     finally:
-        del _state["errors"]
+        _state["errors"] = outer
         if outer is not None:
-            _state["errors"] = outer
             outer += lines
-        errors = [line.strip() for line in lines if line.strip()]
-        if errors:
-            found.lines = tuple(errors)
-            found.text = errors[-1].rpartition(": failed to apply lora adapter: ")[2].rstrip(".")
-
-
-def _write_stderr(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
 
 
 def _device_pointers() -> list[int]:
@@ -173,7 +142,13 @@ class _Props(ctypes.Structure):
 
 def _device_info(pointer: int) -> DeviceInfo:
     props = _props(pointer)
-    kind = _kind(int(props.type), _backend_name(pointer))
+    registry = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
+    get_name = ggml_function("ggml_backend_reg_name", ctypes.c_char_p, [ctypes.c_void_p])
+    kind = _DEVICE_KINDS.get(int(props.type), "other")
+    if _text(get_name(registry(pointer))).startswith("RPC"):
+        kind = "rpc"
+    elif kind == "gpu" and sys.platform == "darwin" and platform.machine() == "arm64":
+        kind = "igpu"  # the GPU of Apple silicon uses main memory
     free = int(props.memory_free)
     if kind == "cpu":  # ggml reports all main memory as free (ggml_backend_cpu_device_get_memory)
         free = min(free, int(psutil.virtual_memory().available))
@@ -194,23 +169,12 @@ def _props(pointer: int) -> _Props:
     return props
 
 
-def _backend_name(device: int) -> str:
-    registry = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
-    name = ggml_function("ggml_backend_reg_name", ctypes.c_char_p, [ctypes.c_void_p])
-    return _text(name(registry(device)))
+def _name(device: int) -> str:
+    return _text(ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])(device))
 
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "replace")
-
-
-def _kind(ggml_kind: int, backend: str) -> str:
-    """ggml's kind, except for Apple silicon, whose GPU uses main memory, and for devices of other machines."""
-    if backend.startswith("RPC"):
-        return "rpc"
-    if _DEVICE_KINDS.get(ggml_kind) == "gpu" and sys.platform == "darwin" and platform.machine() == "arm64":
-        return "igpu"
-    return _DEVICE_KINDS.get(ggml_kind, "other")
 
 
 def devices() -> tuple[DeviceInfo, ...]:
@@ -222,33 +186,30 @@ def accelerators() -> tuple[DeviceInfo, ...]:
     """The devices that hold weights, each once although several backends may see it."""
     found: list[DeviceInfo] = []
     for device in devices():
-        if device.kind in ("gpu", "igpu", "rpc") and not (
-            device.id and device.id in [each.id for each in found]
-        ):
+        is_known = device.id and device.id in [each.id for each in found]
+        if device.kind in ("gpu", "igpu", "rpc") and not is_known:
             found.append(device)
     return tuple(found)
 
 
-def device_pointer(name: str) -> int | None:
-    """`ggml_backend_dev_t` of the device with this name (case-insensitive), for llama_model_params.devices."""
-    get_name = ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])
-    for pointer in _device_pointers():
-        if _text(get_name(pointer)).lower() == name.lower():
+def device_pointer(name: str) -> int:
+    """`ggml_backend_dev_t` of the device with this name (case-insensitive). Raises SettingsError if there is none."""
+    named = {_name(pointer): pointer for pointer in reversed(_device_pointers())}
+    for known, pointer in named.items():
+        if known.lower() == name.lower():
             return pointer
-    return None
+    raise SettingsError(f"device: ggml has no device {name!r}; it has {', '.join(named)}")
 
 
 def computes_apart(name: str) -> bool:
     """Whether a device takes work, and computes it while this process goes on."""
-    pointer = device_pointer(name)
-    return pointer is not None and bool(_props(pointer).caps.async_)
+    return bool(_props(device_pointer(name)).caps.async_)
 
 
-def buffer_type(device: str) -> int | None:
-    """`ggml_backend_buffer_type_t` of the device with this name, for overrides of tensors."""
-    pointer = device_pointer(device)
+def buffer_type(device: str) -> int:
+    """`ggml_backend_buffer_type_t` of the device with this name, for overrides of tensors. Raises SettingsError."""
     get = ggml_function("ggml_backend_dev_buffer_type", ctypes.c_void_p, [ctypes.c_void_p])
-    return None if pointer is None else int(get(pointer))
+    return int(get(device_pointer(device)))
 
 
 def version() -> str:
@@ -309,3 +270,66 @@ def context_error(
     return ModelFailed(
         f"{what} (type_k {type_k}, type_v {type_v}, flash_attn {flash_attn}): {reason}", retry_after=None
     )
+
+
+_CPU = 0  # enum ggml_backend_dev_type
+# More than sizeof(struct ggml_threadpool_params), which is a byte for each of 512 processors and five numbers.
+_PARAMS_BYTES = 4096
+_POLL_AT = 520
+_DEFAULT_POLL = 50
+_ONE_THREAD_BYTES = 16 * 1024 * 1024
+
+
+def default_threads(weight_bytes: int) -> int:
+    """The physical cores of this process: a second thread per core gains llama.cpp nothing. One thread for a tiny
+    model: a token takes less time than the barriers between its graph nodes."""
+    if weight_bytes < _ONE_THREAD_BYTES:
+        return 1
+    physical = psutil.cpu_count(logical=False) or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(physical, usable))
+
+
+class ThreadPool:
+    """`ggml_threadpool`: `count` threads, including the calling one. Freed with the last context that holds it.
+
+    All its contexts must be used by one thread: a pool computes one graph at a time. Without a pool, a ggml without
+    OpenMP would start new threads for each graph, which then wait for a core; OpenMP keeps its own threads, and no pool
+    is created. Between graphs the threads sleep: by default they would spin for a tenth of a second (ggml's `poll`), on
+    cores that other models and the server's front need."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pointer: int | None = None
+        if count < 2:
+            return
+        new, free = _cpu_function("ggml_threadpool_new"), _cpu_function("ggml_threadpool_free")
+        if not new or not free:
+            return
+        params = ctypes.create_string_buffer(_PARAMS_BYTES)
+        ggml_function("ggml_threadpool_params_init", None, [ctypes.c_void_p, ctypes.c_int])(params, count)
+        poll = ctypes.c_uint32.from_buffer(params, _POLL_AT)
+        if poll.value == _DEFAULT_POLL:
+            poll.value = 0
+        self._pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(new)(ctypes.addressof(params))
+        if self._pointer is not None:
+            free_pool = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(free)
+            # Not at interpreter exit: another thread may still compute.
+            weakref.finalize(self, free_pool, self._pointer).atexit = False
+
+    def attach(self, context_pointer: Any) -> None:
+        """`llama_attach_threadpool`. The context must hold this object for as long as it computes."""
+        if self._pointer is not None:
+            attach = llama_function("llama_attach_threadpool", None, [ctypes.c_void_p] * 3)
+            attach(context_pointer, self._pointer, self._pointer)
+
+
+def _cpu_function(name: str) -> int | None:
+    """Address of a function that ggml's CPU backend exports by name; None if it does not."""
+    by_type = ggml_function("ggml_backend_dev_by_type", ctypes.c_void_p, [ctypes.c_int])
+    registry_of = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
+    address = ggml_function(
+        "ggml_backend_reg_get_proc_address", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+    )
+    device = by_type(_CPU)
+    return address(registry_of(device), name.encode()) if device else None

@@ -14,11 +14,8 @@ _PACKAGE = "llama_cpp"
 
 @contextlib.contextmanager
 def _bare_package() -> Generator[None]:
-    """Let modules of the package be imported without its `__init__`.
-
-    That imports a chat API for Python programs and its dependencies, which takes three times as long. Whoever imports
-    the package later gets all of it.
-    """
+    """Let modules of the package be imported without its `__init__`. That imports a chat API for Python programs and
+    its dependencies, which takes three times as long. Whoever imports the package later gets all of it."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.submodule_search_locations is None:
         raise ModuleNotFoundError(f"No module named {_PACKAGE!r}", name=_PACKAGE)
@@ -47,10 +44,8 @@ lib, mtmd, ggml = _import_bindings()
 
 
 def extension() -> Any:
-    """The bindings of llama.cpp's staging header (llama-ext.h). Imports all of the package.
-
-    Raises AttributeError if the library lacks one of its functions.
-    """
+    """The bindings of llama.cpp's staging header (llama-ext.h). Imports all of the package. Raises AttributeError if
+    the library lacks one of its functions."""
     import llama_cpp.llama_cpp_ext as staging
 
     return staging

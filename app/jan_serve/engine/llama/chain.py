@@ -22,11 +22,9 @@ _COIN = np.zeros(2, np.float32)
 
 
 def likely_ids(logits: Floats, count: int) -> Ids:
-    """Ids, in order, of a superset of the tokens with the `count` largest logits; usually a few times as many.
-
-    The bound is the count-th largest of the maxima of all blocks of 256, each of which is a column of the logits as
-    rows: at least `count` tokens reach it.
-    """
+    """Ids, in order, of a superset of the tokens with the `count` largest logits; usually a few times as many. The
+    bound is the count-th largest of the maxima of all blocks of 256, each a column of the logits as rows: at least
+    `count` tokens reach it."""
     whole = len(logits) // _BLOCK * _BLOCK
     maxima = logits[:whole].reshape(_BLOCK, -1).max(axis=0)
     bound = -np.inf if count > len(maxima) else np.partition(maxima, len(maxima) - count)[len(maxima) - count]
@@ -78,17 +76,13 @@ class SamplerChain:
         """params: of a temperature above 0. vocab: used by the infill sampler only."""
         self._vocab = vocab
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-        self.draws = 0
-        """Random numbers used so far, if it draws at all."""
+        self.draws = 0  # random numbers used so far, if it draws at all
         self._last: Any = None
         self._keeps = 0 if params.mirostat_mode else params.top_k
         if params.mirostat_mode == 1:
             self._add(lib.llama_sampler_init_temp(params.temperature))
-            self._add(
-                lib.llama_sampler_init_mirostat(
-                    n_vocab, seed, params.mirostat_tau, params.mirostat_eta, _MIROSTAT_M
-                )
-            )
+            tau, eta = params.mirostat_tau, params.mirostat_eta
+            self._add(lib.llama_sampler_init_mirostat(n_vocab, seed, tau, eta, _MIROSTAT_M))
         elif params.mirostat_mode == 2:
             self._add(lib.llama_sampler_init_temp(params.temperature))
             self._add(lib.llama_sampler_init_mirostat_v2(seed, params.mirostat_tau, params.mirostat_eta))

@@ -11,26 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import context_error
+from jan_serve.engine.llama.backend import ThreadPool, context_error
 from jan_serve.engine.llama.bindings import extension, lib
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import EngineFailure, SettingsError
 
 Tokens = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 SequenceBytes = npt.NDArray[np.uint8]
 
-KV_TYPES: dict[str, int] = {
-    "f32": lib.GGML_TYPE_F32,
-    "f16": lib.GGML_TYPE_F16,
-    "bf16": 30,  # GGML_TYPE_BF16, which the bindings lack
-    "q8_0": lib.GGML_TYPE_Q8_0,
-    "q5_1": lib.GGML_TYPE_Q5_1,
-    "q5_0": lib.GGML_TYPE_Q5_0,
-    "q4_1": lib.GGML_TYPE_Q4_1,
-    "q4_0": lib.GGML_TYPE_Q4_0,
-    "iq4_nl": lib.GGML_TYPE_IQ4_NL,
+_KV_NAMES = "f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl".split()
+KV_TYPES: dict[str, int] = {  # the bindings lack GGML_TYPE_BF16
+    name: 30 if name == "bf16" else getattr(lib, f"GGML_TYPE_{name.upper()}") for name in _KV_NAMES
 }
 _FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _TINY = 32  # cells
@@ -45,8 +37,23 @@ DECODE_ABORTED = 2
 class DecodeFailure(RuntimeError):
     """A fatal end of llama_decode. It ends the worker, and the open requests go on in the next one."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"llama_decode failed with code {code}")
+
+def _raw_batch(
+    seq: Tokens, pos: Tokens, logits: npt.NDArray[np.int8], token: Tokens | None, embd: Floats | None
+) -> tuple[Any, list[Any]]:
+    """A `llama_batch` over these arrays, each token of exactly one sequence, and what must live as long as it."""
+    n_seq = np.ones(len(seq), np.int32)
+    seq_pointers = seq.ctypes.data + 4 * np.arange(len(seq), dtype=np.uintp)
+    raw = lib.llama_batch(
+        0,
+        None if token is None else _pointer(token, lib.llama_token),
+        None if embd is None else _pointer(embd, ctypes.c_float),
+        _pointer(pos, lib.llama_pos),
+        _pointer(n_seq, ctypes.c_int32),
+        _pointer(seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
+        _pointer(logits, ctypes.c_int8),
+    )
+    return raw, [seq, pos, logits, token, embd, n_seq, seq_pointers]
 
 
 class Batch:
@@ -60,21 +67,11 @@ class Batch:
         self.size = 0
         self._token = np.zeros(capacity, np.int32)
         self._pos = np.zeros(capacity, np.int32)
-        self._n_seq = np.ones(capacity, np.int32)
         self._seq = np.zeros(capacity, np.int32)
-        # One pointer per token into _seq, set once: each token belongs to exactly one sequence.
-        self._seq_pointers = self._seq.ctypes.data + 4 * np.arange(capacity, dtype=np.uintp)
         self._logits = np.zeros(capacity, np.int8)
         self._hidden = np.zeros((capacity, n_hidden), np.float32)
-        self.raw = lib.llama_batch(
-            0,
-            _pointer(self._token, lib.llama_token),
-            _pointer(self._hidden, ctypes.c_float) if n_hidden else None,
-            _pointer(self._pos, lib.llama_pos),
-            _pointer(self._n_seq, ctypes.c_int32),
-            _pointer(self._seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
-            _pointer(self._logits, ctypes.c_int8),
-        )
+        hidden = self._hidden if n_hidden else None
+        self.raw, self._kept = _raw_batch(self._seq, self._pos, self._logits, self._token, hidden)
 
     def clear(self) -> None:
         self.size = 0
@@ -105,8 +102,7 @@ class Batch:
 
     def seq_ids(self) -> list[int]:
         """Sequence id of each token."""
-        ids: list[int] = self._seq[: self.size].tolist()
-        return ids
+        return self._seq[: self.size].tolist()
 
     def set_hidden(self, rows: Floats) -> None:
         """The hidden states of the first tokens. Shape (tokens, n_hidden)."""
@@ -124,40 +120,24 @@ class EmbeddingBatch:
         *,
         is_causal: bool = True,
     ) -> None:
-        """One item for each sequence. rows: (cells, width). positions: (components, cells).
-
-        is_causal: if not, cells attend to later ones of their sequence too, and `n_ubatch` is the most of them.
-        """
+        """One item for each sequence. rows: (cells, width). positions: (components, cells). is_causal: if not, cells
+        attend to later ones of their sequence too, and `n_ubatch` is the most of them."""
         self.is_causal = is_causal
         self.size = sum(len(part) for part in rows)
-        self._embd = np.ascontiguousarray(np.concatenate(rows), np.float32)
-        self._pos = np.ascontiguousarray(np.concatenate(positions, axis=1), np.int32)
-        self._n_seq = np.ones(self.size, np.int32)
+        embd = np.ascontiguousarray(np.concatenate(rows), np.float32)
+        pos = np.ascontiguousarray(np.concatenate(positions, axis=1), np.int32)
         self._seq = np.repeat(np.array(seq_ids, np.int32), [len(part) for part in rows])
-        self._seq_pointers = self._seq.ctypes.data + 4 * np.arange(self.size, dtype=np.uintp)
-        self._logits = np.zeros(self.size, np.int8)
-        self.raw = lib.llama_batch(
-            0,
-            None,
-            _pointer(self._embd, ctypes.c_float),
-            _pointer(self._pos, lib.llama_pos),
-            _pointer(self._n_seq, ctypes.c_int32),
-            _pointer(self._seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
-            _pointer(self._logits, ctypes.c_int8),
-        )
+        self.raw, self._kept = _raw_batch(self._seq, pos, np.zeros(self.size, np.int8), None, embd)
 
     def seq_ids(self) -> list[int]:
         """Sequence id of each cell."""
-        ids: list[int] = self._seq.tolist()
-        return ids
+        return self._seq.tolist()
 
 
 class AbortFlag:
-    """Interrupts llama_decode on the CPU between two graph nodes. Thread-safe: a single byte.
-
-    ggml calls `bool (*)(void *)` after every node; a Python callback would take the GIL a thousand times per step.
-    libc's strlen has the same calling convention, and returns the flag for this buffer: 0 or 1.
-    """
+    """Interrupts llama_decode on the CPU between two graph nodes. Thread-safe: a single byte. ggml calls `bool (*)(void
+    *)` after every node; a Python callback would take the GIL a thousand times per step. libc's strlen has the same
+    calling convention, and returns the flag for this buffer: 0 or 1."""
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(2)
@@ -196,8 +176,7 @@ class LlamaContext:
 
         head_of: this context computes the head of that context's model, which predicts further tokens (MTP).
         max_rollback: the most tokens that `truncate` shall drop from a recurrent sequence, of its latest batch without
-        the first one; each sequence has so many states more.
-        """
+        the first one; each sequence has so many states more."""
         self._alike = partial(
             LlamaContext,
             model,
@@ -235,10 +214,10 @@ class LlamaContext:
         self.abort_flag = AbortFlag()
         params.abort_callback = self.abort_flag.callback
         params.abort_callback_data = self.abort_flag.data
-        with backend.last_error() as error:
+        with backend.last_errors() as errors:
             pointer = lib.llama_init_from_model(model.pointer, params)
         if not pointer:
-            raise context_error(error.lines, n_ctx=n_ctx, type_k=type_k, type_v=type_v, flash_attn=flash_attn)
+            raise context_error(errors, n_ctx=n_ctx, type_k=type_k, type_v=type_v, flash_attn=flash_attn)
         self.pointer: Any = pointer
         self._threads = threads
         threads.attach(pointer)
@@ -250,7 +229,6 @@ class LlamaContext:
         self._logits_row = ctypes.c_float * self.n_vocab
         self._memory = lib.llama_get_memory(pointer)
         self._n_swa = model.n_swa
-        self._has_mrope = model.has_mrope
         # Of a sequence that was rolled back, llama.cpp takes the earlier state in the next batch (rs_idx).
         self._rolled_back: set[int] = set()
         self._rolls_back = self.max_rollback > 0
@@ -258,16 +236,8 @@ class LlamaContext:
     @classmethod
     def tiny(cls, model: LlamaModel, threads: ThreadPool) -> LlamaContext:
         """A context to try a model with: embeds without pooling. Raises as the constructor."""
-        return cls(
-            model,
-            n_ctx=_TINY,
-            n_batch=_TINY,
-            n_ubatch=_TINY,
-            n_seq_max=1,
-            threads=threads,
-            embeddings=True,
-            pooling="none",
-        )
+        sizes: dict[str, Any] = {"n_ctx": _TINY, "n_batch": _TINY, "n_ubatch": _TINY, "n_seq_max": 1}
+        return cls(model, threads=threads, embeddings=True, pooling="none", **sizes)
 
     def resized(self, n_ctx: int, head_of: LlamaContext | None = None) -> LlamaContext:
         """An empty context of other length, which `become` takes. Raises as the constructor."""
@@ -296,28 +266,20 @@ class LlamaContext:
         return int(lib.llama_n_rs_seq(self.pointer))
 
     def set_adapters(self, pointers: Sequence[Any], scales: Sequence[float]) -> None:
-        """`llama_set_adapters_lora`: use exactly these LoRA adapters for the next decodes.
-
-        Free if they apply already; otherwise the next decode reserves its graph again.
-        """
+        """`llama_set_adapters_lora`: use exactly these LoRA adapters for the next decodes. Free if they apply already;
+        otherwise the next decode reserves its graph again."""
         count = len(pointers)
-        lib.llama_set_adapters_lora(
-            self.pointer,
-            (lib.llama_adapter_lora_p_ctypes * count)(*pointers),
-            count,
-            (ctypes.c_float * count)(*scales),
-        )
+        array = (lib.llama_adapter_lora_p_ctypes * count)(*pointers)
+        lib.llama_set_adapters_lora(self.pointer, array, count, (ctypes.c_float * count)(*scales))
 
     def set_embeddings(self, enabled: bool) -> None:
         """`llama_set_embeddings`: whether the next decodes return embeddings, for all their tokens."""
         lib.llama_set_embeddings(self.pointer, enabled)
 
     def decode(self, batch: Batch | EmbeddingBatch, meanwhile: Callable[[], None] | None = None) -> int:
-        """`llama_decode`; blocks, with the GIL released, until the outputs are ready. Returns its code.
-
-        1: no cells, nothing changed. 2: aborted; below 0: fatal (part of the batch may be in memory).
-        meanwhile: called once the work is handed over. A device computes while it runs; the CPU has computed then.
-        """
+        """`llama_decode`; blocks, with the GIL released, until the outputs are ready. Returns its code. 1: no cells,
+        nothing changed. 2: aborted; below 0: fatal (part of the batch may be in memory). meanwhile: called once the
+        work is handed over. A device computes while it runs; the CPU has computed then."""
         batch.raw.n_tokens = batch.size
         if not batch.is_causal:
             lib.llama_set_causal_attn(self.pointer, False)
@@ -358,10 +320,8 @@ class LlamaContext:
         return np.ctypeslib.as_array(row, shape=(size,)).copy()
 
     def token_embeddings(self, count: int, size: int) -> Floats:
-        """Embeddings of the first `count` tokens of the last batch, without pooling. Shape (count, size).
-
-        A view, valid until the next decode.
-        """
+        """Embeddings of the first `count` tokens of the last batch, without pooling. Shape (count, size). A view, valid
+        until the next decode."""
         rows = lib.llama_get_embeddings(self.pointer)
         if not rows:
             raise ValueError("the last batch has no embeddings")
@@ -380,18 +340,15 @@ class LlamaContext:
         """Whether a sequence still has all cells that a token after its first `length` ones attends to.
 
         llama.cpp reuses cells outside the sliding window of the sequence's end, and omits them from saved states
-        (llama_kv_cache::find_slot, ::state_write).
-        """
+        (llama_kv_cache::find_slot, ::state_write)."""
         if not self._n_swa:
             return True
         first = int(lib.llama_memory_seq_pos_min(self._memory, seq_id))
         return 0 <= first <= max(0, length - self._n_swa)
 
     def replace_prefix(self, source: int, target: int, length: int) -> bool:
-        """Share the first `length` cells of `source` in place of `target`'s own cells with the same content.
-
-        False, and nothing changes, if the memory cannot be cut there.
-        """
+        """Share the first `length` cells of `source` in place of `target`'s own cells with the same content. False, and
+        nothing changes, if the memory cannot be cut there."""
         # A recurrent memory would report success, and copy the whole state of `source`.
         if self._n_swa or self.model.is_recurrent:
             return False
@@ -435,31 +392,25 @@ class LlamaContext:
         return int(lib.llama_state_seq_get_size(self.pointer, seq_id))
 
     def save_sequence(self, seq_id: int) -> SequenceBytes:
-        """`llama_state_seq_get_data`: the state of a sequence as llama.cpp writes it. Blocks for the copy.
-
-        Only a context of the same weights, KV types and llama.cpp build can read it.
-        """
+        """`llama_state_seq_get_data`: the state of a sequence as llama.cpp writes it. Blocks for the copy. Only a
+        context of the same weights, KV types and llama.cpp build can read it."""
         size = self.state_bytes(seq_id)
         data = np.empty(size, np.uint8)
-        written = int(
-            lib.llama_state_seq_get_data(self.pointer, _pointer(data, ctypes.c_uint8), size, seq_id)
-        )
+        buffer = _pointer(data, ctypes.c_uint8)
+        written = int(lib.llama_state_seq_get_data(self.pointer, buffer, size, seq_id))
         if written == 0 or written > size:
             raise EngineFailure(f"llama.cpp could not save the state of sequence {seq_id}")
         return data[:written]
 
     def restore_sequence(self, seq_id: int, data: SequenceBytes, length: int) -> bool:
         """`llama_state_seq_set_data` into an empty sequence. The caller must have verified the bytes by a checksum.
-
         False, and the sequence stays empty, without room, or if the bytes are of another kind of context or not of
-        `length` tokens. Where images share positions, of at most so many.
-        """
+        `length` tokens. Where images share positions, of at most so many."""
         data = np.ascontiguousarray(data)
-        read = int(
-            lib.llama_state_seq_set_data(self.pointer, _pointer(data, ctypes.c_uint8), len(data), seq_id)
-        )
+        buffer = _pointer(data, ctypes.c_uint8)
+        read = int(lib.llama_state_seq_set_data(self.pointer, buffer, len(data), seq_id))
         last = int(lib.llama_memory_seq_pos_max(self._memory, seq_id))
-        is_of_length = 0 <= last < length if self._has_mrope else last == length - 1
+        is_of_length = 0 <= last < length if self.model.has_mrope else last == length - 1
         if read != len(data) or not is_of_length:
             self.remove(seq_id)
             return False

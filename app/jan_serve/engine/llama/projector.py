@@ -1,8 +1,4 @@
-"""A Projector (mmproj file) turns images and sound into embeddings for the text model. It wraps libmtmd.
-
-It gets decoded pixels and samples only: libmtmd's own decoders, and the programs that they start, are never used.
-`longest_sound` reads from the file what libmtmd does not say: the longest sound that its encoder has positions for.
-"""
+"""A Projector (mmproj file) turns images and sound into embeddings for the text model. It wraps libmtmd."""
 
 from __future__ import annotations
 
@@ -68,8 +64,7 @@ def _file_text(file: int, key: bytes) -> bytes | None:
     return text
 
 
-Embeddings = npt.NDArray[np.float32]
-"""A row for each cell, as wide as the text model's input."""
+Embeddings = npt.NDArray[np.float32]  # a row for each cell, as wide as the text model's input
 Positions = npt.NDArray[np.int32]
 """A row for each component (one, or time, height, width and an unused one), a column for each cell."""
 
@@ -92,10 +87,8 @@ def heard_frames(frames: int, rate: int) -> int:
 
 
 class MediaPart(msgspec.Struct, frozen=True, eq=False):
-    """Cells that hold embeddings. number: among the media parts of its piece.
-
-    num_positions: by how much the position advances. offsets, steps: its cells are at offsets + steps * position.
-    """
+    """Cells that hold embeddings. number: among the media parts of its piece. num_positions: by how much the position
+    advances. offsets, steps: its cells are at offsets + steps * position."""
 
     number: int
     num_cells: int
@@ -124,12 +117,10 @@ class Projector:
         if use_gpu and device is not None:
             params.device = backend.device_pointer(device)
         backend.log_to(_lib.mtmd_helper_log_set)
-        with backend.last_error() as error:
+        with backend.last_errors() as errors:
             pointer = _lib.mtmd_init_from_file(path.encode("utf-8"), model.pointer, params)
         if not pointer:
-            raise InvalidModel(
-                f"its projector {Path(path).name} cannot be used: {_reason(path, error.lines)}"
-            )
+            raise InvalidModel(f"its projector {Path(path).name} cannot be used: {_reason(path, errors)}")
         self.pointer: Any = pointer
         self._width = model.n_embd_inp
         self.on_cpu = not use_gpu
@@ -167,9 +158,7 @@ class Projector:
     @contextmanager
     def opened(self, piece: MediaPiece) -> Generator[Callable[[int], Embeddings]]:
         """A function that encodes the media part of a number (`mtmd_encode_chunk`). It blocks, with the GIL released.
-
-        Both raise EngineFailure.
-        """
+        Both raise EngineFailure."""
         with self._chunks(piece) as chunks:
             media = [chunk for chunk in chunks if _lib.mtmd_input_chunk_get_type(chunk) != _TEXT]
 

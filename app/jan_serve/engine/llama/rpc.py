@@ -19,10 +19,10 @@ from typing import Any, Final
 import psutil
 
 from jan_serve.engine.llama import backend, rpc
+from jan_serve.engine.llama.backend import default_threads
 from jan_serve.engine.llama.bindings import ggml_function
-from jan_serve.engine.llama.thread_pool import default_threads
 from jan_serve.errors import SettingsError
-from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
+from jan_serve.ipc.child_pipe import end_with_parent, write_no_core_dump
 
 # Index of get_memory in ggml_backend_device_i, whose table begins each ggml_backend_device.
 _GET_MEMORY: Final = 2
@@ -32,61 +32,40 @@ _GetMemory = ctypes.CFUNCTYPE(
 _kept: list[Any] = []
 
 
-def check_built() -> None:
-    """Raises SettingsError if llama.cpp is built without RPC."""
-    _registry()
-
-
 def add_server(endpoint: str) -> None:
-    """Register the devices of a server, HOST:PORT. ggml ends the process if it does not answer as it should.
-
-    Raises SettingsError if llama.cpp is built without RPC.
-    """
+    """Register the devices of a server, HOST:PORT. ggml ends the process if it does not answer as it should."""
     add = _function("ggml_backend_rpc_add_server", ctypes.c_void_p, [ctypes.c_char_p])
-    registry = add(endpoint.encode())
-    if registry:
+    if registry := add(endpoint.encode()):
         ggml_function("ggml_backend_register", None, [ctypes.c_void_p])(registry)
 
 
 def serve(endpoint: str, devices: list[str], threads: int) -> None:
-    """Serve these devices, one client at a time, until the process ends. Returns only if it cannot listen.
-
-    Raises SettingsError for an unknown device, or if llama.cpp is built without RPC.
-    """
+    """Serve these devices, one client at a time, until the process ends. Returns only if it cannot listen. Raises
+    SettingsError for an unknown device, or if llama.cpp is built without RPC."""
     start = _function(
         "ggml_backend_rpc_start_server",
         None,
         [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p],
     )
-    pointers: list[int] = []
-    for name in devices:
-        pointer = backend.device_pointer(name)
-        if pointer is None:
-            raise SettingsError(f"device: ggml has no device {name!r}")
-        pointers.append(pointer)
-    array = (ctypes.c_void_p * len(pointers))(*pointers)
-    start(endpoint.encode(), None, threads, len(pointers), array)
+    array = (ctypes.c_void_p * len(devices))(*map(backend.device_pointer, devices))
+    start(endpoint.encode(), None, threads, len(devices), array)
 
 
 def report_memory(device: str, measure: Callable[[], tuple[int, int]]) -> None:
-    """Let ggml report these bytes (free, total) for a device, in this process only.
-
-    ggml reports all main memory of a machine as free. Raises SettingsError for an unknown device.
-    """
-    pointer = backend.device_pointer(device)
-    if pointer is None:
-        raise SettingsError(f"device: ggml has no device {device!r}")
+    """Let ggml report these bytes (free, total) for a device, in this process only. ggml reports all main memory of a
+    machine as free. Raises SettingsError for an unknown device."""
 
     def get_memory(_device: Any, free: Any, total: Any) -> None:
         free[0], total[0] = measure()
 
     callback = _GetMemory(get_memory)
     _kept.append(callback)
-    table = (ctypes.c_void_p * (_GET_MEMORY + 1)).from_address(pointer)
+    table = (ctypes.c_void_p * (_GET_MEMORY + 1)).from_address(backend.device_pointer(device))
     table[_GET_MEMORY] = ctypes.cast(callback, ctypes.c_void_p).value
 
 
-def _registry() -> int:
+def check_built() -> int:
+    """The registry of the backend. Raises SettingsError if llama.cpp is built without RPC."""
     find = ggml_function("ggml_backend_reg_by_name", ctypes.c_void_p, [ctypes.c_char_p])
     registry: int | None = find(b"RPC")
     if registry is None:
@@ -95,7 +74,7 @@ def _registry() -> int:
 
 
 def _function(name: str, result: Any, arguments: list[Any]) -> Any:
-    registry = _registry()
+    registry = check_built()
     get = ggml_function(
         "ggml_backend_reg_get_proc_address", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
     )
@@ -104,34 +83,28 @@ def _function(name: str, result: Any, arguments: list[Any]) -> Any:
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL: Final = (7, 0)
-"""RPC_PROTO_MAJOR_VERSION, RPC_PROTO_MINOR_VERSION of ggml-h in the pinned llama.cpp."""
+PROTOCOL: Final = (7, 0)  # RPC_PROTO_MAJOR_VERSION, RPC_PROTO_MINOR_VERSION of ggml-h in the pinned llama.cpp
 _HELLO: Final = 14  # RPC_CMD_HELLO
 _CAPABILITIES: Final = 24  # RPC_CONN_CAPS_SIZE
 _ANSWER: Final = struct.Struct("<QBBBx")
 _CONNECT_S: Final = 5.0
-_ANSWER_S: Final = 20.0
-"""A peer of ours starts a process for a new client."""
+_ANSWER_S: Final = 20.0  # a peer of ours starts a process for a new client
 
 
 def connect_peers(endpoints: Sequence[str]) -> dict[str, str]:
-    """Register the devices of those that answer; blocks. Returns the reasons of the others, by endpoint.
-
-    Raises SettingsError if llama.cpp is built without RPC.
-    """
+    """Register the devices of those that answer; blocks. Returns the reasons of the others, by endpoint. Raises
+    SettingsError if llama.cpp is built without RPC."""
     if not endpoints:
         return {}
     check_built()
     with ThreadPoolExecutor(len(endpoints)) as pool:
         problems = dict(zip(endpoints, pool.map(problem_of, endpoints), strict=True))
-    missing: dict[str, str] = {}
     for endpoint, problem in problems.items():
         if problem is None:
             add_server(endpoint)
         else:
-            missing[endpoint] = problem
             logger.warning("rpc: %s is left out: %s", endpoint, problem)
-    return missing
+    return {endpoint: problem for endpoint, problem in problems.items() if problem is not None}
 
 
 def problem_of(endpoint: str) -> str | None:
@@ -162,12 +135,9 @@ def problem_of(endpoint: str) -> str | None:
 def _received(connection: socket.socket, size: int) -> bytes | None:
     """None if the peer hangs up before."""
     data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            return None
+    while len(data) < size and (piece := connection.recv(size - len(data))):
         data += piece
-    return data
+    return data if len(data) == size else None
 
 
 _CPU = "CPU"

@@ -9,26 +9,9 @@ from typing import Any
 from jan_serve.core.models import SpecialToken
 from jan_serve.engine.llama.bindings import lib
 
-_ROLES = {
-    "bos": lib.llama_vocab_bos,
-    "eos": lib.llama_vocab_eos,
-    "eot": lib.llama_vocab_eot,
-    "sep": lib.llama_vocab_sep,
-    "nl": lib.llama_vocab_nl,
-    "pad": lib.llama_vocab_pad,
-    "mask": lib.llama_vocab_mask,
-    "fim_pre": lib.llama_vocab_fim_pre,
-    "fim_suf": lib.llama_vocab_fim_suf,
-    "fim_mid": lib.llama_vocab_fim_mid,
-    "fim_pad": lib.llama_vocab_fim_pad,
-    "fim_rep": lib.llama_vocab_fim_rep,
-    "fim_sep": lib.llama_vocab_fim_sep,
-}
-_APART = b"\x02"
-"""Merges with nothing that precedes or follows it."""
-_ATTR_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
-_ATTR_USER_DEFINED = 1 << 4  # LLAMA_TOKEN_ATTR_USER_DEFINED
-_ATTR_UNKNOWN = 1 << 0  # LLAMA_TOKEN_ATTR_UNKNOWN
+_ROLES = "bos eos eot sep nl pad mask fim_pre fim_suf fim_mid fim_pad fim_rep fim_sep".split()
+_APART = b"\x02"  # merges with nothing that precedes or follows it
+_CONTROL, _USER_DEFINED = 1 << 3 | 1 << 0, 1 << 4  # LLAMA_TOKEN_ATTR_CONTROL and _UNKNOWN; _USER_DEFINED
 
 
 class Vocab:
@@ -41,12 +24,11 @@ class Vocab:
         self.add_eos = bool(lib.llama_vocab_get_add_eos(pointer))
         self.add_sep = bool(lib.llama_vocab_get_add_sep(pointer))
         self.special: dict[str, SpecialToken] = {}
-        for role, getter in _ROLES.items():
-            token = int(getter(pointer))
+        for role in _ROLES:
+            token = int(getattr(lib, f"llama_vocab_{role}")(pointer))
             if 0 <= token < self.n_tokens:
-                self.special[role] = SpecialToken(
-                    token, self.piece(token, special=True).decode("utf-8", "replace")
-                )
+                text = self.piece(token, special=True).decode("utf-8", "replace")
+                self.special[role] = SpecialToken(token, text)
         self.eog_ids: tuple[int, ...] = tuple(
             token for token in range(self.n_tokens) if lib.llama_vocab_is_eog(pointer, token)
         )
@@ -65,19 +47,16 @@ class Vocab:
 
     def is_control(self, token: int) -> bool:
         """Whether the token has no text for readers."""
-        return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & (_ATTR_CONTROL | _ATTR_UNKNOWN))
+        return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & _CONTROL)
 
     def is_markup(self, token: int) -> bool:
         """Whether the token is markup of a chat format: a control token, or one added for a marker (`<tool_call>`)."""
-        attributes = int(lib.llama_vocab_get_attr(self.pointer, token))
-        return bool(attributes & (_ATTR_CONTROL | _ATTR_UNKNOWN | _ATTR_USER_DEFINED))
+        return bool(int(lib.llama_vocab_get_attr(self.pointer, token)) & (_CONTROL | _USER_DEFINED))
 
     def control_token(self, text: str) -> int | None:
         """The control token with this text, or None."""
         tokens = self.tokenize(text, add_special=False, parse_special=True)
-        if len(tokens) == 1 and self.is_control(tokens[0]):
-            return tokens[0]
-        return None
+        return tokens[0] if len(tokens) == 1 and self.is_control(tokens[0]) else None
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """`llama_tokenize`. Text must have no lone surrogates. Its time grows with the square of the special tokens."""
@@ -114,9 +93,8 @@ class Vocab:
         capacity = len(data) + 8
         while True:
             buffer = (lib.llama_token * capacity)()
-            count = lib.llama_tokenize(
-                self.pointer, data, len(data), buffer, capacity, add_special, parse_special
-            )
+            given = (self.pointer, data, len(data), buffer, capacity, add_special, parse_special)
+            count = lib.llama_tokenize(*given)
             if count >= 0:
                 return buffer[:count]
             capacity = -count
@@ -143,11 +121,8 @@ class Vocab:
         capacity = 16 * len(tokens) + 64
         while True:
             buffer = ctypes.create_string_buffer(capacity)
-            size = int(
-                lib.llama_detokenize(
-                    self.pointer, ids, len(tokens), buffer, capacity, remove_special, not remove_special
-                )
-            )
+            given = (self.pointer, ids, len(tokens), buffer, capacity, remove_special, not remove_special)
+            size = int(lib.llama_detokenize(*given))
             if size >= 0:
                 return buffer.raw[:size]
             capacity = -size

@@ -1,4 +1,4 @@
-"""Contexts that fit into memory and have computed a token: the model's, and that of what drafts."""
+"""Contexts that fit into memory and have computed a token, and the tiers of their states."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import psutil
 
 from jan_serve.core.models import ModelFacts
-from jan_serve.core.placement import LlamaPlacement
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.cache.state_identity import rope_factors, state_files_key
-from jan_serve.engine.drafting.draft_model import DraftModel, NextTokenHead, check_vocabularies
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.llama.thread_pool import ThreadPool
-from jan_serve.errors import InsufficientMemory, SettingsError
+from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings, LoadModel
-from jan_serve.placement.device_plan import ALL_LAYERS, kv_bytes_per_token
-from jan_serve.placement.workload import HEAD_BATCH, wants_head
+from jan_serve.placement.device_plan import kv_bytes_per_token
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -49,10 +44,8 @@ def default_parallel(n_ctx: int) -> int:
 
 
 def grows_to(settings: EngineSettings, n_ctx: int, model: LlamaModel) -> int:
-    """The longest context that the model may get, as far as memory allows; 0 if its context does not grow.
-
-    States of a context with other RoPE factors are of no use in the longer one.
-    """
+    """The longest context that the model may get, as far as memory allows; 0 if its context does not grow. States of a
+    context with other RoPE factors are of no use in the longer one."""
     if not settings.grow_context:
         return 0
     longest, metadata = model.n_ctx_train, model.metadata()
@@ -61,15 +54,12 @@ def grows_to(settings: EngineSettings, n_ctx: int, model: LlamaModel) -> int:
     return longest if longest > n_ctx else 0
 
 
-_KEPT_FREE = 0.1
-"""Share of available memory that a longer context leaves to other programs."""
+_KEPT_FREE = 0.1  # share of available memory that a longer context leaves to other programs
 
 
 def check_growth(settings: EngineSettings, facts: ModelFacts, n_ctx: int) -> None:
-    """Raises InsufficientMemory if a context of n_ctx tokens does not fit beside the one that it replaces.
-
-    While states move, they take memory too. llama.cpp alone knows whether a device has room.
-    """
+    """Raises InsufficientMemory if a context of n_ctx tokens does not fit beside the one that it replaces. While states
+    move, they take memory too. llama.cpp alone knows whether a device has room."""
     per_token = kv_bytes_per_token(settings)
     on_cpu = 1 - min(1.0, facts.n_gpu_layers / (facts.n_layer + 1))
     available = int(psutil.virtual_memory().available * (1 - _KEPT_FREE))
@@ -89,21 +79,9 @@ _TEXT = "a b\n0\t\x01\x7fé漢😀\u0378 <s>"
 """Characters of one to four bytes, which few vocabularies have all: the others become bytes."""
 
 
-def try_out(model: LlamaModel, context: LlamaContext | None, threads: ThreadPool) -> None:
-    """Tokenise a text and compute a token. Blocks for about a step. context: None for a model that only embeds.
-
-    Raises InsufficientMemory.
-    """
-    if context is not None:
-        compute_a_token(context)
-        return
-    own = LlamaContext.tiny(model, threads)
-    compute_a_token(own)
-    own.close()
-
-
 def compute_a_token(context: LlamaContext) -> None:
-    """Tokenise a text, compute its first token, and empty the context."""
+    """Tokenise a text, compute its first token, and empty the context. Blocks for about a step. A file at which
+    llama.cpp ends the process is a failed load."""
     model = context.model
     tokens = model.vocab.tokenize(_TEXT, add_special=True, parse_special=False)
     if model.has_encoder or not model.vocab.n_tokens:
@@ -116,66 +94,13 @@ def compute_a_token(context: LlamaContext) -> None:
         logger.warning("llama.cpp could not compute a token of the model (llama_decode: %d)", code)
 
 
-MakeContext = Callable[[LlamaModel, EngineSettings, LlamaContext | None], LlamaContext]
-"""Makes a context of this model as long as the large one's; with a context, one of the head of that context's model."""
-
-
-def load_drafting(
-    settings: EngineSettings,
-    context: LlamaContext,
-    parallel: int,
-    device: str | None,
-    make_context: MakeContext,
-) -> DraftModel | None:
-    """What the settings name; otherwise the head, if it is wanted. Blocks.
-
-    device: of this machine, for a draft model. Raises InvalidModel, InsufficientMemory, SettingsError.
-    """
-    if settings.draft_path is not None:
-        return _load_model(settings, settings.draft_path, context, parallel, device, make_context)
-    model = context.model
-    # Several heads take turns, each with states of the one before.
-    if not wants_head(settings) or model.n_heads_ahead != 1:
-        return None
-    if model.is_recurrent and not context.max_rollback:
-        return None
-    own = msgspec.structs.replace(settings, n_batch=HEAD_BATCH, n_ubatch=HEAD_BATCH)
-    return NextTokenHead(make_context(model, own, context), context, parallel)
-
-
-def _load_model(
-    settings: EngineSettings,
-    path: str,
-    context: LlamaContext,
-    parallel: int,
-    device: str | None,
-    make_context: MakeContext,
-) -> DraftModel:
-    name = Path(path).name
-    model = LlamaModel(
-        path,
-        placement=LlamaPlacement(ALL_LAYERS, (device,)) if device is not None else None,
-        use_mmap=settings.use_mmap,
-        use_mlock=settings.use_mlock,
-        use_repack=settings.use_repack,
-    )
-    if model.is_recurrent:
-        raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot drop a rejected draft")
-    check_vocabularies(context.model.vocab, model.vocab, name)
-    own = make_context(model, settings, None)
-    compute_a_token(own)
-    return DraftModel(own, parallel, context.n_vocab)
-
-
 _MAX_CACHE_RAM = 2 * 2**30
 _MAX_CACHE_DISK = 8 * 2**30
 
 
 def make_states(request: LoadModel, context: LlamaContext, longest: int) -> StateCache:
-    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made.
-
-    longest: tokens that the context may hold.
-    """
+    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made. longest:
+    tokens that the context may hold."""
     settings, model = request.settings, context.model
     ram = settings.cache_ram_bytes
     if ram is None:

@@ -67,10 +67,8 @@ _MAX_PASSED = 4
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """A waiting sequence that may run now, and the source of its prefix.
-
-    num_cached: tokens that need no computation, including those of a saved state.
-    """
+    """A waiting sequence that may run now, and the source of its prefix. num_cached: tokens that need no computation,
+    including those of a saved state."""
 
     sequence: Sequence
     prefix: PrefixMatch | None
@@ -88,11 +86,9 @@ class _Shares(NamedTuple):
 
 
 class Scheduler:
-    """The waiting and the running sequences of one context.
-
-    share_prefill: wait for a prefix that another sequence prefills. prefer_cached: let cached prompts pass others.
-    reaches_back: see LlamaContext.
-    """
+    """The waiting and the running sequences of one context. share_prefill: wait for a prefix that another sequence
+    prefills. prefer_cached: let cached prompts pass others. reaches_back: see LlamaContext. is_fetching, num_fetched:
+    see StateRestorer."""
 
     def __init__(
         self,
@@ -103,9 +99,12 @@ class Scheduler:
         share_prefill: bool = True,
         prefer_cached: bool = True,
         reaches_back: Callable[[int, int], bool] = lambda _seq_id, _position: True,
+        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _num_cached: False,
+        num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
     ) -> None:
         self.parallel = parallel
         self._reaches_back = reaches_back
+        self._is_fetching, self._num_fetched = is_fetching, num_fetched
         self._share_prefill = share_prefill
         self._prefer_cached = prefer_cached
         self.waiting: deque[Sequence] = deque()
@@ -119,20 +118,12 @@ class Scheduler:
     def has_work(self) -> bool:
         return bool(self.waiting or self.running)
 
-    def next_admission(
-        self,
-        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _num_cached: False,
-        num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
-    ) -> Admission | None:
+    def next_admission(self) -> Admission | None:
         """The next waiting sequence that may run, if there is room. The caller moves it to `running` and calls again.
-
-        One that passes the first must fit; else the first is next.
-        is_fetching: whether a state with more than this many tokens of a sequence is being read, so that it waits.
-        num_fetched: tokens of a sequence in the state that was read.
-        """
+        One that passes the first must fit; else the first is next."""
         if len(self.running) >= self.parallel:
             return None
-        ready = self._ready(is_fetching, num_fetched)
+        ready = self._ready()
         first = next(ready, None)
         if first is None:
             return None
@@ -151,16 +142,15 @@ class Scheduler:
             self.passed_total += 1
         return chosen
 
-    def _ready(
-        self, is_fetching: Callable[[Sequence, int], bool], num_fetched: Callable[[Sequence], int]
-    ) -> Iterator[Admission]:
-        """The waiting sequences that need not wait for scores, a prefill or a fetch, in order.
-
-        Those in the background also wait for all others that run.
-        """
+    def _ready(self) -> Iterator[Admission]:
+        """The waiting sequences that need not wait for scores, a prefill or a fetch, in order. Those in the background
+        also wait for all others that run."""
         is_busy = not all(sequence.background for sequence in self.running)
         shared: set[int] = set()  # states of requests whose new sequences wait for the same prefill
-        for sequence in self._by_turns():
+        shares = self._shares()
+        # Those of the clients, then of the requests, that run the fewest come first; those in the background last.
+        turns = sorted(self.waiting, key=lambda each: (each.background, *shares.of(each)))
+        for sequence in turns:
             is_new = sequence.num_generated == 0
             if sequence.waits_for_scores or (is_new and id(sequence.state) in shared):
                 continue
@@ -168,18 +158,11 @@ class Scheduler:
                 return
             prefix = self._find_prefix(sequence)
             num_cached = prefix.length if prefix is not None else 0
-            if self._being_prefilled(sequence) < num_cached + MIN_SHARED_PREFILL and not is_fetching(
-                sequence, num_cached
-            ):
-                yield Admission(sequence, prefix, max(num_cached, num_fetched(sequence)))
+            waits = self._being_prefilled(sequence) >= num_cached + MIN_SHARED_PREFILL
+            if not waits and not self._is_fetching(sequence, num_cached):
+                yield Admission(sequence, prefix, max(num_cached, self._num_fetched(sequence)))
             elif is_new:
                 shared.add(id(sequence.state))
-
-    def _by_turns(self) -> list[Sequence]:
-        """The waiting sequences: those of the clients, then of the requests, that run the fewest; else in order. Those
-        in the background are last."""
-        shares = self._shares()
-        return sorted(self.waiting, key=lambda sequence: (sequence.background, *shares.of(sequence)))
 
     def _shares(self) -> _Shares:
         return _Shares(
@@ -187,24 +170,17 @@ class Scheduler:
             Counter(id(sequence.state) for sequence in self.running),
         )
 
-    def next_pause(
-        self,
-        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _num_cached: False,
-        num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
-    ) -> Sequence | None:
+    def next_pause(self) -> Sequence | None:
         """The running sequence to pause for the next waiting one, if that may run in its place; else None. One in the
-        background makes way for any other, together with further ones if need be.
-
-        For the caller after `next_admission` had no more. Shares differ by two at least, so that no two sequences take
-        turns at making way for each other.
-        """
+        background makes way for any other, together with further ones if need be. For the caller after `next_admission`
+        had no more. Shares differ by two at least, so that no two sequences take turns at making way for each other."""
         if not self.waiting:
             return None
         shares = self._shares()
         yielding = next((sequence for sequence in reversed(self.running) if sequence.background), None)
         if yielding is None and self._larger_share(shares, min(self.waiting, key=shares.of)) is None:
             return None
-        first = next(self._ready(is_fetching, num_fetched), None)
+        first = next(self._ready(), None)
         if first is None:
             return None
         if yielding is not None and not first.sequence.background:
@@ -240,10 +216,8 @@ class Scheduler:
         return next((other for other in others if other.num_cached >= min_cached), first)
 
     def next_turn(self, now: float, ready: list[Sequence] | None = None) -> list[Sequence]:
-        """The sequences of the next batch: all, or those of one set of LoRA adapters if several run.
-
-        ready: the running ones that can compute something; None: all.
-        """
+        """The sequences of the next batch: all, or those of one set of LoRA adapters if several run. ready: the running
+        ones that can compute something; None: all."""
         ready = self.running if ready is None else ready
         ready = [sequence for sequence in ready if not sequence.background] or ready
         adapters = list(dict.fromkeys(sequence.request.adapters for sequence in ready))
@@ -257,9 +231,7 @@ class Scheduler:
         max_tokens: int, max_prefill: int, streams: Iterable[Sequence], reads: Iterable[tuple[Sequence, int]]
     ) -> list[PlanItem]:
         """The next batch: the new tokens of these streams, then at most so many tokens of each prompt, in this order.
-
-        max_tokens: of the batch. max_prefill: of all prompts in it.
-        """
+        max_tokens: of the batch. max_prefill: of all prompts in it."""
         items: list[PlanItem] = []
         room = max_tokens
         for sequence in streams:
@@ -328,10 +300,8 @@ class Scheduler:
         return max((stop for stop in other.next_stops if stop <= common), default=0)
 
     def _has_room(self, admission: Admission, paused: Sequence | None = None) -> bool:
-        """Whether the cells it needs are free or evictable beyond the needs of running prefills.
-
-        paused: a running sequence that makes way.
-        """
+        """Whether the cells it needs are free or evictable beyond the needs of running prefills. paused: a running
+        sequence that makes way."""
         running = [sequence for sequence in self.running if sequence is not paused]
         prefix, needed = admission.prefix, len(admission.sequence.tokens)
         if prefix is not None and prefix.seq_id not in self._cache:

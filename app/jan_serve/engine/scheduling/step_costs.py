@@ -1,8 +1,4 @@
-"""StepCosts learns from the steps what each kind of step costs, in seconds.
-
-DecodeCosts is the cost of a step without prefill, by its number of rows. SizeChanges is what steps cost just after
-their size changed, on a device that captures steps as graphs.
-"""
+"""StepCosts learns from the steps what each kind of step costs, in seconds."""
 
 from __future__ import annotations
 
@@ -21,22 +17,15 @@ _COMPARED: Final = 16
 
 
 class SizeChanges:
-    """Compares the first steps of a size with the two after them, if no other step comes between.
-
-    share: how much longer each of the first steps takes; 0 where steps are not captured. rows: of the latest step;
-    in_a_row: how many steps of that size there were.
-    """
+    """Compares the first steps of a size with the two after them, if no other step comes between. share: how much
+    longer each of the first steps takes; 0 where steps are not captured. rows: of the latest step; in_a_row: how many
+    steps of that size there were."""
 
     def __init__(self) -> None:
         self.share = 0.0
         self.rows = self.in_a_row = 0
         self._first_s: list[float] = []
         self._excess: deque[float] = deque(maxlen=_COMPARED)
-
-    @property
-    def is_settling(self) -> bool:
-        """Whether the latest step was one of the first of its size, and took longer."""
-        return self.share > 0.0 and self.in_a_row <= SETTLING
 
     def interrupt(self) -> None:
         """The next step is a first one: it follows one of another kind."""
@@ -67,18 +56,14 @@ class SizeChanges:
         return share if share > _MIN_SHARE else 0.0
 
 
-Curve: TypeAlias = Callable[[int], float]
-"""Seconds of a step by its rows."""
+Curve: TypeAlias = Callable[[int], float]  # seconds of a step by its rows
 
 _SAMPLES: Final = 5
-_RECENT: Final = 24
-"""Steps after which a newer sample of its size replaces a sample."""
+_RECENT: Final = 24  # steps after which a newer sample of its size replaces a sample
 _LAG: Final = 3
 """Steps that are seen before one is learnt: the level knows only then that another program began or ended beside it."""
-_RATIOS: Final = 16
-"""Steps that tell the noise."""
-_MIN_SPAN: Final = 3
-"""Rows between two sizes that tell the cost of a row."""
+_RATIOS: Final = 16  # steps that tell the noise
+_MIN_SPAN: Final = 3  # rows between two sizes that tell the cost of a row
 
 
 class DecodeCosts:
@@ -86,8 +71,7 @@ class DecodeCosts:
 
     No simple law holds: kernels work in tiles, so nine rows may take a quarter longer than eight, and twelve hardly
     longer than nine. A common `level` follows what changes all sizes (other programs, the length of the context), so
-    that sizes not seen for long stay comparable. Both are medians of five samples.
-    """
+    that sizes not seen for long stay comparable. Both are medians of five samples."""
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
@@ -114,7 +98,8 @@ class DecodeCosts:
         if self._changes.observe(rows, seconds):
             # Most of what was seen so far were first steps of their size.
             self._firsts, self._samples = self._samples, _no_samples()
-        is_first = self._changes.is_settling
+        changes = self._changes
+        is_first = changes.share > 0.0 and changes.in_a_row <= SETTLING  # of its size, and took longer
         if not is_first and rows in self._samples:
             self._ratios.append(seconds / self._cost[rows])
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
@@ -155,11 +140,9 @@ class DecodeCosts:
         return self._line(0.0)(rows) if known else 0.0
 
     def curve(self, prefill_token_s: float) -> Curve | None:
-        """Linear between known sizes, and above them; None before the first measurement.
-
-        Before a second size is seen, a row is assumed to cost more than in a prefill (prefill_token_s) and less than in
-        a step of its own: the geometric mean.
-        """
+        """Linear between known sizes, and above them; None before the first measurement. Before a second size is seen,
+        a row is assumed to cost more than in a prefill (prefill_token_s) and less than in a step of its own: the
+        geometric mean."""
         return self._line(prefill_token_s) if self._known else None
 
     def _line(self, prefill_token_s: float) -> Curve:
@@ -211,11 +194,9 @@ class DecodeCosts:
     def draft_curve(
         self, prefill_token_s: float, num_tokens: int, kept: int = 0, run: float = 0.0
     ) -> Curve | None:
-        """Curve of a step that has `num_tokens` rows without drafts; with drafts it is one after a change.
-
-        kept: the step is padded to so many rows. From there, the cost of a change to a larger size is shared by the
-        steps of that size that write `run` tokens.
-        """
+        """Curve of a step that has `num_tokens` rows without drafts; with drafts it is one after a change. kept: the
+        step is padded to so many rows. From there, the cost of a change to a larger size is shared by the steps of that
+        size that write `run` tokens."""
         line = self.curve(prefill_token_s)
         if line is None or not self._changes.share:
             return line
@@ -237,8 +218,9 @@ class DecodeCosts:
         return seconds
 
 
-_Samples: TypeAlias = "defaultdict[int, deque[tuple[int, float]]]"
-"""The number of the step and its cost, by size."""
+_Samples: TypeAlias = (
+    "defaultdict[int, deque[tuple[int, float]]]"  # the number of the step and its cost, by size
+)
 
 
 def _no_samples() -> _Samples:
@@ -249,11 +231,9 @@ def _median(samples: deque[tuple[int, float]]) -> float:
     return median_low(sample for _, sample in samples)
 
 
-LARGEST_DECODE: Final = 64
-"""Rows of the largest step without prefill whose cost is learnt by itself."""
+LARGEST_DECODE: Final = 64  # rows of the largest step without prefill whose cost is learnt by itself
 
-TILE: Final = 64
-"""Rows of a prefill from which on larger ones save little."""
+TILE: Final = 64  # rows of a prefill from which on larger ones save little
 PART: Final = 32
 """The fewest tokens of a prompt that are read for their own sake: half of them would take almost as long.
 
@@ -268,11 +248,8 @@ _RETRY: Final = 256
 
 
 class StepCosts:
-    """Steps that only decode, a token of those that only prefill, and how much a step saves that does both.
-
-    decode: of the first kind. `observe` alone adds to it.
-    prefill_token_s: seconds; 0 before the first measurement.
-    """
+    """Steps that only decode, a token of those that only prefill, and how much a step saves that does both. decode: of
+    the first kind. `observe` alone adds to it. prefill_token_s: seconds; 0 before the first measurement."""
 
     def __init__(self) -> None:
         self.decode = DecodeCosts(LARGEST_DECODE)
@@ -285,14 +262,6 @@ class StepCosts:
     def decode_s(self, rows: int) -> float:
         """Seconds of a step that decodes `rows` tokens; 0 before the first measurement."""
         return self.decode.seconds(rows)
-
-    def decode_curve(self) -> Curve | None:
-        """Seconds of a step that only decodes, by its rows. See DecodeCosts.curve."""
-        return self.decode.curve(self.prefill_token_s)
-
-    def draft_curve(self, num_tokens: int, kept: int = 0, run: float = 0.0) -> Curve | None:
-        """Seconds of a step with drafts, by its rows. See DecodeCosts.draft_curve."""
-        return self.decode.draft_curve(self.prefill_token_s, num_tokens, kept, run)
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
         """Learn from a step with these numbers of decode and prefill rows."""

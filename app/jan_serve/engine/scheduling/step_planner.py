@@ -22,10 +22,8 @@ LARGEST_GROUP: Final = 32
 """Prompts of a cohort: the last token of each must fit in the smallest part that is read."""
 _SIZES: Final = (1, 4, 8)
 """Compared with all prompts. CPU kernels multiply four rows together: four streams cost about as much as three."""
-_NEAR: Final = 1.03
-"""Sums within this factor are equal: noise in the learnt costs would decide between them."""
-_ASSUMED_TOKENS: Final = 256
-"""Tokens of an answer without a nearer limit."""
+_NEAR: Final = 1.03  # sums within this factor are equal: noise in the learnt costs would decide between them
+_ASSUMED_TOKENS: Final = 256  # tokens of an answer without a nearer limit
 
 
 class Reading(NamedTuple):
@@ -40,8 +38,7 @@ def cohort_size(items: Sequence[Reading], decode_s: Callable[[int], float]) -> i
 
     Small cohorts give the first clients their answers soon, large ones decode more streams in a step. The choice has
     the least sum of four times: mean and last first token, mean and last end. All four scale with the machine, so its
-    speed decides nothing. Of equal sums, the choice whose last answer ends first is taken: it computes least.
-    """
+    speed decides nothing. Of equal sums, the choice whose last answer ends first is taken: it computes least."""
     sizes = sorted({min(LARGEST_GROUP, len(items)), *(size for size in _SIZES if size < len(items))})
     times = [_times(items, size, decode_s) for size in sizes]
     least_s = min(sum_s for sum_s, _ in times)
@@ -68,20 +65,16 @@ PAUSE_S: Final = 1.4
 """The longest pause of streams, if a part takes no longer. With what a prediction lacks, below 1.5 s."""
 SOON_S: Final = 0.5
 """A step without streams just after an arrival, or while another model waits for the cores."""
-ALONE_S: Final = 2.0
-"""The longest step without streams: new requests soon get their turn."""
+ALONE_S: Final = 2.0  # the longest step without streams: new requests soon get their turn
 BACKGROUND_S: Final = 0.1
 """The longest step without streams that others would have to wait for, in the background."""
 RUN_STEPS: Final = 30
 """Steps of the streams that a pause is earned by, at most: fewer than 5 % of the times between tokens are pauses."""
-MAX_SHARE: Final = 0.7
-"""Share of the time for streams beside prompts, however many they are."""
+MAX_SHARE: Final = 0.7  # share of the time for streams beside prompts, however many they are
 JOIN_S: Final = 12.0
 """How long streams wait for prompts that arrived before they began, with a token after each pause."""
-MAX_WAIT: Final = 2.0
-"""How much longer a prompt may wait than in order of arrival."""
-FIRST_TOKENS: Final = 512
-"""Tokens of a step without streams while no cost is known."""
+MAX_WAIT: Final = 2.0  # how much longer a prompt may wait than in order of arrival
+FIRST_TOKENS: Final = 512  # tokens of a step without streams while no cost is known
 
 
 class _Times(Protocol):
@@ -90,7 +83,7 @@ class _Times(Protocol):
 
 
 class Planned(Protocol):
-    """What the planner reads of a sequence. See `Sequence`."""
+    """What the planner reads of a `Sequence`; requests of a simulation have it too."""
 
     num_cached: int
     prefill_end: int
@@ -143,10 +136,8 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class _Cohort(msgspec.Struct, Generic[S], frozen=True):
-    """members: prompts that end together. among: all that they were chosen from.
-
-    joins: streams that have just begun wait for it, with a token after each pause.
-    """
+    """members: prompts that end together. among: all that they were chosen from. joins: streams that have just begun
+    wait for it, with a token after each pause."""
 
     members: list[S]
     among: list[S]
@@ -156,22 +147,17 @@ class _Cohort(msgspec.Struct, Generic[S], frozen=True):
 
 class StepPlanner(Generic[S]):
     """`plan` before each step, `observe` after it. A step reads prompts of one client: clients take turns.
-
-    pauses_total: of streams while prompts were read. mixed_total: steps that computed both.
-    """
+    pauses_total: of streams while prompts were read. mixed_total: steps that computed both."""
 
     def __init__(self, chunk: int, stream_share: float | None = None) -> None:
-        """chunk: max tokens of a step. stream_share: share of the time that streams keep beside prompts.
-
-        None: proportional to the numbers of streams and prompts, of each client.
-        """
+        """chunk: max tokens of a step. stream_share: share of the time that streams keep beside prompts. None:
+        proportional to the numbers of streams and prompts, of each client."""
         self.costs = StepCosts()
         self.pauses_total = self.mixed_total = 0
         self._balance = Balance()
         self._chunk = chunk
         self._stream_share = stream_share
-        self._cohorts: dict[str, _Cohort[S]] = {}
-        """The cohort of each client that has prompts."""
+        self._cohorts: dict[str, _Cohort[S]] = {}  # the cohort of each client that has prompts
         self._last_read: dict[str, int] = {}
         self._num_reads = 0
         self._num_streams = 0
@@ -232,18 +218,16 @@ class StepPlanner(Generic[S]):
             pause_s = min(pause_s, run_s * earned)
             if self._stream_share is None:
                 due_s = max(due_s, min(run_s, balance.paused_s * MAX_SHARE / (1.0 - MAX_SHARE)))
+        # Pauses would help nobody if the streams end before the cohort could be read.
+        is_free = not joins and self._stream_share is None
+        ends_first = is_free and _answer(streams) * decode_s < part.cohort_s
         if balance.is_pause:
             tokens = part.rest(pause_s - balance.paused_s)
-        elif balance.ran_s >= due_s and not self._ends_first(streams, decode_s, part):
+        elif balance.ran_s >= due_s and not ends_first:
             tokens = part.within(pause_s)
         else:
             tokens = 0
         return part.step([] if tokens else streams, tokens)
-
-    def _ends_first(self, streams: list[S], decode_s: float, part: _Part[S]) -> bool:
-        """Whether the streams end before the cohort could be read: pauses would help nobody."""
-        is_free = not part.joins and self._stream_share is None
-        return is_free and _answer(streams) * decode_s < part.cohort_s
 
     def _next_cohort(self, cohort: _Cohort[S] | None, prompts: list[S], streams: list[S]) -> _Cohort[S]:
         """The cohort that is being read. cohort: the one before. prompts: in reading order."""
@@ -258,7 +242,7 @@ class StepPlanner(Generic[S]):
                 return _Cohort(prompts[: cohort.size], cohort.among, cohort.size)
         token_s = self.costs.prefill_token_s or 1.0
         # While no step is known, any is assumed to take as long as 8 tokens of a prompt, as one of a stream on CPUs.
-        decode_s: Curve = self.costs.decode_curve() or (lambda _rows: 8.0 * token_s)
+        decode_s: Curve = self.costs.decode.curve(self.costs.prefill_token_s) or (lambda _rows: 8.0 * token_s)
         items = [Reading(prompt.num_uncomputed * token_s, _answer([prompt])) for prompt in prompts]
         if streams:
             # Streams join the prompts that arrived with them if one cohort of all of them has the least sum of times.
@@ -287,9 +271,7 @@ class StepPlanner(Generic[S]):
 
 def reading_order(prompts: Iterable[S], token_s: float, now: float) -> list[S]:
     """Shortest remaining first. A prompt that would otherwise wait too long goes first, the oldest of them foremost.
-
-    Too long: MAX_WAIT times what it and those before it take in order of arrival.
-    """
+    Too long: MAX_WAIT times what it and those before it take in order of arrival."""
     by_arrival = sorted(prompts, key=lambda prompt: prompt.state.arrived)
     in_order_s = accumulate((prompt.prefill_end - prompt.num_cached) * token_s for prompt in by_arrival)
     late: list[S] = []
@@ -323,22 +305,15 @@ class _Part(Generic[S]):
         self._left = sum(prompt.num_uncomputed for prompt in prompts)
         self._cohort_left = sum(prompt.num_uncomputed for prompt in self._members)
         self._token_s = costs.prefill_token_s
-
-    @property
-    def cohort_s(self) -> float:
-        """What the rest of the cohort takes; 0 while no cost is known."""
-        return self.seconds(self._cohort_left)
+        self.cohort_s = self.seconds(self._cohort_left)
 
     def seconds(self, tokens: int) -> float:
         """What so many tokens take; 0 while no cost is known."""
         return tokens * self._token_s
 
     def step(self, streams: list[S], tokens: int) -> StepPlan[S]:
-        """A step of so many tokens.
-
-        The last token of a prompt is read only in the step in which the cohort ends, and there with all other prompts
-        that lack no more than that: streams that begin together decode together.
-        """
+        """A step of so many tokens. The last token of a prompt is read only in the step in which the cohort ends, and
+        there with all other prompts that lack no more than that: streams that begin together decode together."""
         if not tokens:
             return StepPlan(streams)
         ends = self._cohort_left <= tokens

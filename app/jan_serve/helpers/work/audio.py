@@ -17,10 +17,8 @@ _FRAMES_AT_ONCE = 1 << 16
 
 
 def decoded(data: bytes, header: AudioHeader, rate: int) -> bytes:
-    """The whole sound: float32 of this machine's byte order, channels mixed to one, `rate` samples a second.
-
-    Raises InvalidAudio for a damaged file or one beyond the limits; MemoryError.
-    """
+    """The whole sound: float32 of this machine's byte order, channels mixed to one, `rate` samples a second. Raises
+    InvalidAudio for a damaged file or one beyond the limits; MemoryError."""
     samples = bytearray()
     try:
         stream: Iterable[object] = _lib.stream_memory(

@@ -23,8 +23,7 @@ from jan_serve.helpers.kinds import (
 )
 
 _FORMATS: Final = {form.name: form for form in FORMATS}
-_MOST_STEPS: Final = 2 * MAX_STEPS
-"""Steps to look for a change: the process has a limit of CPU time."""
+_MOST_STEPS: Final = 2 * MAX_STEPS  # steps to look for a change: the process has a limit of CPU time
 
 
 def compiled(request: CompileRequest) -> Compiled:

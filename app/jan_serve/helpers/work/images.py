@@ -38,10 +38,8 @@ _UPRIGHT: Final = {
 
 
 def decoded(data: bytes, header: ImageHeader, size: tuple[int, int]) -> bytes:
-    """The first picture of the file as RGB8 rows from the top, upright, `size` as width and height.
-
-    Raises InvalidImage for a damaged file or one that is not what the header says; MemoryError.
-    """
+    """The first picture of the file as RGB8 rows from the top, upright, `size` as width and height. Raises InvalidImage
+    for a damaged file or one that is not what the header says; MemoryError."""
     try:
         with warnings.catch_warnings(), _READERS[header.format](io.BytesIO(data)) as image:
             warnings.simplefilter("ignore")  # about metadata, which nothing here reads

@@ -6,10 +6,8 @@ from jan_serve.helpers.kinds import DecodeImage, DecodeMedia, DecodePdf
 
 
 def decoded(request: DecodeMedia) -> bytes:
-    """The pixels, samples or text. Raises InvalidRequest.
-
-    Each library is imported by the first request that needs it.
-    """
+    """The pixels, samples or text. Raises InvalidRequest. Each library is imported by the first request that needs
+    it."""
     if isinstance(request, DecodeImage):
         from jan_serve.helpers.work import images
 

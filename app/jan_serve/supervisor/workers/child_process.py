@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from jan_serve.errors import public_text
-from jan_serve.ipc.child_start import PARENT_VARIABLE
+from jan_serve.ipc.child_pipe import PARENT_VARIABLE
 
 _COUNT: Final = 3
 

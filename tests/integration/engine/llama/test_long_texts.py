@@ -11,9 +11,8 @@ import pytest
 from jan_serve.engine import tokenizing
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.llama.text_cuts import TextCuts
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, finish
+from jan_serve.engine.tokenizing import MoreTokens, TextCuts, TextTokenizer, finish
 from jan_serve.errors import InvalidRequest
 from tests.support.drawn_grid import some
 from tests.support.vocabulary_files import KINDS, SPECIAL, USER, WORDS, VocabularyFile, write_vocabulary

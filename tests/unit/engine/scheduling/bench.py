@@ -30,13 +30,11 @@ def make(tokens: Iterable[int], *, request_id: int = 0, index: int = 0, **fields
 
 
 class Bench:
-    """A scheduler with its cells and cache, and the moves that the engine makes between its decisions.
-
-    lost: ids of sequences without the cells of their sliding window.
-    """
+    """A scheduler with its cells and cache, and the moves that the engine makes between its decisions. lost: ids of
+    sequences without the cells of their sliding window."""
 
     def __init__(
-        self, *, parallel: int = 4, capacity: int = 100, whole_only: bool = False, **switches: bool
+        self, *, parallel: int = 4, capacity: int = 100, whole_only: bool = False, **switches: Any
     ) -> None:
         self.cells = CellCounter(capacity)
         self.cache = PrefixCache(whole_only=whole_only)

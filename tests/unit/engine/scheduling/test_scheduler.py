@@ -289,10 +289,14 @@ def test_a_little_in_the_cache_changes_nothing(cached: int, passes: bool) -> Non
 
 
 def test_what_can_be_brought_back_counts_as_cached() -> None:
-    bench = Bench(parallel=1, capacity=1000)
     first, warm = make(prompt(0)), make([*prompt(500, 200), 1])
+
+    def num_fetched(sequence: Sequence) -> int:
+        return 200 if sequence is warm else 0
+
+    bench = Bench(parallel=1, capacity=1000, num_fetched=num_fetched)
     bench.wait(first, warm)
-    admission = bench.scheduler.next_admission(num_fetched=lambda sequence: 200 if sequence is warm else 0)
+    admission = bench.scheduler.next_admission()
     assert admission is not None
     assert (admission.sequence, admission.prefix, admission.num_cached) == (warm, None, 200)
 

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.scoring.option_job import OptionJob
-from jan_serve.engine.scoring.option_tree import OptionTree
-from jan_serve.engine.scoring.scorer import MAX_OPTION_BYTES, ScoringIntake
-from jan_serve.engine.scoring.scoring_intake import pair_rows
+from jan_serve.engine.scoring.options import OptionJob, OptionTree
+from jan_serve.engine.scoring.scoring_intake import MAX_OPTION_BYTES, ScoringIntake, pair_rows
 from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.ipc.scoring import AdapterUse, OptionQuestion, RankRequest, WeighOptions
@@ -47,10 +45,7 @@ def ask(query: str, *documents: str, **fields: Any) -> RankRequest:
             "<s> q </s> <sep> d </s>",
         ),
         (GreedyVocab(LETTERS, BERT, add_bos=True, add_sep=True), "[CLS] q [SEP] d"),
-        (
-            GreedyVocab(LETTERS, BERT, add_bos=True, add_sep=True, always_ends=True),
-            "[CLS] q [SEP] d [SEP]",
-        ),
+        (GreedyVocab(LETTERS, BERT, add_bos=True, add_sep=True, always_ends=True), "[CLS] q [SEP] d [SEP]"),
         (GreedyVocab(LETTERS, BERT, add_bos=True, add_eos=True), "[CLS] q [SEP] d [SEP]"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from jan_serve.engine.scoring.option_tree import Path
+from jan_serve.engine.scoring.options import Path
 
 VOCABULARY = {0: b"a", 1: b"b", 2: b"ab", 3: b"ba", 4: b"aba", 5: b"c", 6: b"bc", 7: b"zz"}
 PIECES: dict[bytes, list[int]] = {piece: [token] for token, piece in VOCABULARY.items()}

@@ -1,13 +1,18 @@
-"""Frames of the pipe of a child process: a u32 little-endian length, then that many bytes of a message.
+"""The pipe of a child process of ours, which it takes over (stdin and stdout): frames; and its end with the front.
 
-Neither end trusts the other: a length is checked against the limit before allocating, and a body that is no known
-message is a ProtocolError. The format has no versions: both ends are the same build.
+A frame is a u32 little-endian length, then that many bytes of a message. Neither end trusts the other: a length is
+checked against the limit before allocating, and a body that is no known message is a ProtocolError. The format has no
+versions: both ends are the same build.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import signal
 import struct
+import sys
 import threading
 from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
@@ -15,6 +20,69 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from jan_serve.errors import ProtocolError
+
+PARENT_VARIABLE = "JAN_SERVE_PARENT"
+"""Variable of the environment with the pid of the process that started this one."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+
+
+def end_with_parent() -> None:
+    """Linux: SIGKILL this process when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG). Raises OSError.
+
+    The end of the pipe says so on every platform, but a native call that never releases the GIL would block the thread
+    that reads it."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if str(os.getppid()) != os.environ.get(PARENT_VARIABLE, str(os.getppid())):
+            # The parent died before the call, so no signal will come.
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write_no_core_dump() -> None:
+    """Linux: a crash writes no dump of the memory, which has prompts and weights (PR_SET_DUMPABLE). The front then
+    notices a crash at once: while a dump is written, the pipe stays open."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    unused = ctypes.c_ulong(0)
+    if libc.prctl(option, ctypes.c_ulong(value), unused, unused, unused) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def take_over_pipe() -> tuple[int, int]:
+    """Make stdin and stdout the private pipe of this process; returns its read and write ends. Call it first.
+    Afterwards descriptor 1 is stderr, because native code prints to stdout, and 0 is the null device. Child processes
+    do not inherit the pipe (PEP 446), so it closes with this process."""
+    read_fd = os.dup(0)
+    write_fd = os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(read_fd, os.O_BINARY)
+        msvcrt.setmode(write_fd, os.O_BINARY)
+    else:
+        _keep_from_children()
+    sys.stdout = sys.stderr
+    return read_fd, write_fd
+
+
+def _keep_from_children() -> None:
+    """Some event loops (uvloop) pass down copies of the pipe beside 0 and 1, which a child would hold open."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the listing's own descriptor is closed already
+                os.set_inheritable(int(name), False)
+
 
 LENGTH: Final = struct.Struct("<I")
 _READ_BYTES: Final = 1024 * 1024
@@ -82,10 +150,8 @@ class BlockingPipe:
         self._write_lock = threading.Lock()
 
     def read(self, limit: int) -> bytes | None:
-        """Block until the next body; None once the front closed the pipe or died.
-
-        Raises ProtocolError on a frame that is too large or truncated. The pipe is unusable after that.
-        """
+        """Block until the next body; None once the front closed the pipe or died. Raises ProtocolError on a frame that
+        is too large or truncated. The pipe is unusable after that."""
         header = self._bytes(LENGTH.size)
         if not header:
             return None

@@ -16,7 +16,7 @@ from jan_serve.core.placement import LayerParts, ModelParts, PlacementOptions
 from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc.channel import EVENTS, REQUESTS
-from jan_serve.ipc.frames import LENGTH, body_length
+from jan_serve.ipc.child_pipe import LENGTH, body_length
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
