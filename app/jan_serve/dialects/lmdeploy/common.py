@@ -123,10 +123,12 @@ class KeyErrorDetail(TypedDict):
     code: str
 
 
-class KeyErrorBody(TypedDict):
-    """detail: its member `error`."""
+class KeyErrorWrapper(TypedDict):
+    error: KeyErrorDetail
 
-    detail: dict[Literal["error"], KeyErrorDetail]
+
+class KeyErrorBody(TypedDict):
+    detail: KeyErrorWrapper
 
 
 _MAX_TEMPERATURE: Final = 2.0

@@ -269,13 +269,17 @@ VERSION: Final = "0.32.0"
 """The release of Ollama whose API this is. Clients compare it: Copilot wants 0.6.4 at least."""
 
 
+class OllamaVersion(TypedDict):
+    version: str
+
+
 class OllamaCloud(TypedDict):
     disabled: bool
     source: str
 
 
 def add_server_routes(router: APIRouter) -> None:
-    @router.get("/api/version", response_model=dict[str, str])
+    @router.get("/api/version", response_model=OllamaVersion)
     async def version() -> Response:
         """The release of Ollama whose API this is."""
         return json_reply({"version": VERSION})

@@ -304,6 +304,10 @@ Event = dict[str, Any]
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
 
 
+class ThinkingTokens(TypedDict):
+    thinking_tokens: int
+
+
 class MessageUsage(TypedDict):
     """The prompt has input_tokens and cache_read_input_tokens, which were in the prefix cache."""
 
@@ -311,7 +315,7 @@ class MessageUsage(TypedDict):
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
-    output_tokens_details: NotRequired[dict[Literal["thinking_tokens"], int]]
+    output_tokens_details: NotRequired[ThinkingTokens]
 
 
 class ContentBlock(TypedDict):
@@ -326,11 +330,14 @@ class ContentBlock(TypedDict):
     input: NotRequired[dict[str, Any]]
 
 
-class MessageBody(TypedDict):
-    """An answer. stop_reason: null at the start of a stream. stop_sequence: the text that ended it.
+class StopDetails(TypedDict):
+    """Why `max_tokens` ended an answer that had fewer: its text repeated itself."""
 
-    stop_details: why `max_tokens` ended an answer that had fewer: its text repeated itself.
-    """
+    type: Literal["repetition_detected"]
+
+
+class MessageBody(TypedDict):
+    """An answer. stop_reason: null at the start of a stream. stop_sequence: the text that ended it."""
 
     id: str
     type: Literal["message"]
@@ -339,7 +346,7 @@ class MessageBody(TypedDict):
     content: list[ContentBlock]
     stop_reason: StopReason | None
     stop_sequence: str | None
-    stop_details: NotRequired[dict[Literal["type"], Literal["repetition_detected"]]]
+    stop_details: NotRequired[StopDetails]
     usage: MessageUsage
 
 
