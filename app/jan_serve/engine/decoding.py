@@ -177,10 +177,8 @@ class StepBatch:
         media: EmbeddingBatch | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> int:
-        """Compute what `fill` put in, or else images and sound of the plan. Blocks. Returns a DECODE_* code.
-
-        meanwhile: see LlamaContext.decode.
-        """
+        """Compute what `fill` put in, or else images and sound of the plan. Blocks. Returns a DECODE_* code. meanwhile:
+        see LlamaContext.decode."""
         prefilling = [i.sequence.request.id for i in plan if self.can_stop and not i.is_decode]
         makes_way = bool(prefilling) and all(item.sequence.background for item in plan)
         self._phase.enter("decode")
