@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.config import (
-    load_settings,
-)
+from jan_serve.config import load_settings
 from jan_serve.config.config_file import KeyPath, TomlLines
 from jan_serve.errors import SettingsError
 

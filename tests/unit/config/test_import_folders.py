@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.config import (
-    import_folders,
-)
+from jan_serve.config import import_folders
 
 
 def test_where_other_programs_keep_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.config import (
-    Settings,
-    setting_options,
-)
+from jan_serve.config import Settings, setting_options
 
 
 def test_every_field_is_documented() -> None:

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jan_serve.config import (
-    Settings,
-    load_settings,
-)
+from jan_serve.config import Settings, load_settings
 from jan_serve.errors import SettingsError
 
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.config import (
-    load_settings,
-    server_address,
-)
+from jan_serve.config import load_settings, server_address
 from jan_serve.config.model_settings import MASK
 from jan_serve.errors import SettingsError
 

@@ -157,7 +157,7 @@ TIME = "2026-01-02T03:04:05.000Z"
 def file(**settings: Any) -> str:
     """As Cline writes it, with a provider beside."""
     providers: dict[str, Any] = {
-        "anthropic": {"settings": {"provider": "anthropic", "apiKey": "sk-a"}, "updatedAt": TIME},
+        "anthropic": {"settings": {"provider": "anthropic", "apiKey": "sk-a"}, "updatedAt": TIME}
     }
     if settings:
         entry = {"settings": {"provider": "openai-compatible", **settings}, "updatedAt": TIME}
@@ -199,8 +199,7 @@ def test_a_key_for_another_address_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [("[]", "not of version 1"), ('{"version": 2}', "not of version 1"), ("{", "line 1")],
+    ("text", "words"), [("[]", "not of version 1"), ('{"version": 2}', "not of version 1"), ("{", "line 1")]
 )
 def test_other_files_are_rejected(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -313,8 +312,7 @@ def test_models_of_continue() -> None:
     entries = [{"name": "jan-serve a", "provider": "openai", "model": "a"}]
     new = set_models(CONTINUE, entries, prefix="jan-serve ")
     assert new == CONTINUE.replace(
-        "- name: jan-serve old\n  provider: openai\n",
-        "- name: jan-serve a\n  provider: openai\n  model: a\n",
+        "- name: jan-serve old\n  provider: openai\n", "- name: jan-serve a\n  provider: openai\n  model: a\n"
     )
     assert set_models(new, entries, prefix="jan-serve ") == new
 

@@ -30,11 +30,7 @@ CASES: list[tuple[list[str], str, str]] = [
 
 @pytest.mark.parametrize(("pieces", "out", "err"), CASES)
 def test_each_part_goes_to_its_stream(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    pieces: list[str],
-    out: str,
-    err: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pieces: list[str], out: str, err: str
 ) -> None:
     for on_terminal in (True, False):
         monkeypatch.setattr(Output, "notes_on_terminal", property(lambda self, value=on_terminal: value))

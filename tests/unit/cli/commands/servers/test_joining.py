@@ -46,10 +46,7 @@ def test_a_proxy_on_loopback_takes_servers_of_this_machine() -> None:
     ("fields", "flags"),
     [
         ({}, f"--host 0.0.0.0 --no-auth --proxy-url {LAN}"),
-        (
-            {"api_keys": ("k",), "node_key": "n"},
-            f"--host 0.0.0.0 --api-key NODE_KEY --proxy-url {LAN}",
-        ),
+        ({"api_keys": ("k",), "node_key": "n"}, f"--host 0.0.0.0 --api-key NODE_KEY --proxy-url {LAN}"),
         (
             {"api_keys": ("k",), "node_key": "n", "management_keys": ("m",)},
             f"--host 0.0.0.0 --api-key NODE_KEY --proxy-url {LAN} --proxy-key PROXY_KEY",
