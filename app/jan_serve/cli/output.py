@@ -17,18 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _UNBOUNDED: Final = 100_000
-_PAIR: Final = 2
 _GAP: Final = 3
 """Between the columns of a table."""
 _PAD: Final = 2
 """Between a name and its value."""
 _SHORT: Final = 16
 """A table may break longer words, such as paths, in columns that hold no names."""
-
-
-def _printable_lines(text: str) -> str:
-    """Keeps line breaks and escapes every other control character."""
-    return "\n".join(printable(line) for line in text.splitlines())
 
 
 def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Set[str], most: int) -> list[int]:
@@ -131,7 +125,7 @@ class Output:
 
     def raw(self, text: str) -> None:
         """Text for a pipe: escaped only on a terminal."""
-        sys.stdout.write((_printable_lines(text) if on_terminal() else text) + "\n")
+        sys.stdout.write(("\n".join(map(printable, text.splitlines())) if on_terminal() else text) + "\n")
 
     @property
     def notes_on_terminal(self) -> bool:
@@ -233,7 +227,7 @@ class Output:
         """
         from rich.cells import cell_len
 
-        if len(columns) == _PAIR:
+        if len(columns) == 2:
             self._named_lines([(name, value) for name, value in (columns, *rows)], whole=set())
             return
         left = max(cell_len(name) for name in columns) + _PAD

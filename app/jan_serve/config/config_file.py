@@ -129,7 +129,10 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
     except ValueError as error:  # not only of the parser: int() has a limit of digits
-        raise SettingsError(_syntax_mistake(path, str(error))) from None
+        message = str(error)
+        found = _AT_LINE.search(message)  # the line is at the beginning, as in other mistakes
+        where = f"{path}:{found[1]}: {message[: found.start()]}" if found else f"{path}: {message}"
+        raise SettingsError(where) from None
     except RecursionError:
         raise _too_deep(path) from None
     if is_deeper(content, _MAX_DEPTH):
@@ -143,12 +146,6 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
         raise SettingsError(f"{path}: {error}") from None
     content.pop(VERSION_KEY, None)
     return ConfigFile(path, text, content)
-
-
-def _syntax_mistake(path: Path, message: str) -> str:
-    """The parser's message, with the line at the beginning as in other mistakes."""
-    found = _AT_LINE.search(message)
-    return f"{path}:{found[1]}: {message[: found.start()]}" if found else f"{path}: {message}"
 
 
 def _too_deep(path: Path) -> SettingsError:

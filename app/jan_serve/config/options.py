@@ -9,7 +9,6 @@ from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
@@ -86,29 +85,19 @@ def _metavar(name: str, kinds: tuple[Any, ...]) -> str:
     words = [kind for kind in kinds if isinstance(kind, str)]
     if words:
         return "|".join(words)
-    for kind, shown in (
-        (Path, "FOLDER"),
-        (int, "N"),
-        (float, "SECONDS" if name.endswith("_s") else "NUMBER"),
-    ):
-        if kind in kinds:
-            return shown
-    return "TEXT"
+    shown = {Path: "FOLDER", int: "N", float: "SECONDS" if name.endswith("_s") else "NUMBER"}
+    return next((text for kind, text in shown.items() if kind in kinds), "TEXT")
 
 
 def bounds(metadata: Iterable[Any]) -> str:
     """The limits of a number, for documentation."""
-    parts: list[str] = []
-    for item in metadata:
-        if isinstance(item, Ge):
-            parts.append(f"at least {item.ge}")
-        elif isinstance(item, Gt):
-            parts.append(f"above {item.gt}")
-        elif isinstance(item, Le):
-            parts.append(f"at most {item.le}")
-        elif isinstance(item, Lt):
-            parts.append(f"below {item.lt}")
-    return ", ".join(parts)
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    return ", ".join(
+        f"{word} {getattr(item, name)}"
+        for item in metadata
+        for name, word in words.items()
+        if hasattr(item, name)
+    )
 
 
 def _default(info: FieldInfo) -> str:

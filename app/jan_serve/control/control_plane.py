@@ -211,21 +211,21 @@ class WeightUpdater:
             if finished:
                 merged = await asyncio.to_thread(self._collected.merge)
                 try:
-                    settings = await asyncio.to_thread(self._settings, source, merged)
+                    changed = msgspec.structs.replace(source, path=str(merged.path))
+                    settings = (await asyncio.to_thread(self._sources.needs, changed)).settings
                     await try_model(source.name, str(merged.path), settings, self._command, self._limits)
                     await self._swap(source, model, merged)
                 except BaseException as error:
                     self._collected.delete(merged)
-                    if isinstance(error, InvalidModel):
-                        raise _refused(error) from None
-                    raise
+                    if not isinstance(error, InvalidModel):
+                        raise
+                    reason = f"these weights are refused, and the old ones stay: {error.message}"
+                    name = "serialized_named_tensors"
+                    raise InvalidRequest(f"{name}: {reason}", param=name) from None
 
     async def close(self) -> None:
         """Delete merged and collected files. No worker may have them open."""
         await asyncio.to_thread(self._collected.close)
-
-    def _settings(self, source: ModelSource, merged: MergedModel) -> EngineSettings:
-        return self._sources.needs(msgspec.structs.replace(source, path=str(merged.path))).settings
 
     async def _swap(self, source: ModelSource, model: str | None, merged: MergedModel) -> None:
         """New requests use the new file. Running requests finish with the old one, which is deleted afterwards."""
@@ -241,13 +241,6 @@ class WeightUpdater:
         if before is not None:
             self._collected.delete(before)
         logger.info("%s has new weights: %d tensors", source.name, merged.tensors)
-
-
-def _refused(error: InvalidModel) -> InvalidRequest:
-    return InvalidRequest(
-        f"serialized_named_tensors: these weights are refused, and the old ones stay: {error.message}",
-        param="serialized_named_tensors",
-    )
 
 
 class ServerControl:

@@ -316,7 +316,7 @@ def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) 
     if not isinstance(models, list):
         raise ValueError("`models` is not a list")
     known = cast(list[Any], models)
-    ours = [index for index, item in enumerate(known) if _is_ours(item, prefix)]
+    ours = [index for index, item in enumerate(known) if str(_mapping(item).get("name")).startswith(prefix)]
     if [known[index] for index in ours] == list(entries):
         return text
     for index in reversed(ours):
@@ -325,11 +325,6 @@ def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) 
     for offset, entry in enumerate(entries):
         known.insert(position + offset, dict(entry))
     return _yaml_text(document, text)
-
-
-def _is_ours(item: Any, prefix: str) -> bool:
-    name = cast(Mapping[str, Any], item).get("name") if isinstance(item, Mapping) else None
-    return isinstance(name, str) and name.startswith(prefix)
 
 
 def _yaml(text: str) -> Any:

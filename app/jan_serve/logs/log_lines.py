@@ -60,7 +60,8 @@ class LineFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).astimezone().strftime(self._time_format)[:-3]
         fields = fields_text(_extra_fields(record))
         line = f"{time} {record.levelname:<7} {record.name}: {printable(record.getMessage())}{fields}"
-        return line + _indented_traceback(self, record)
+        lines = self.formatException(record.exc_info).splitlines() if record.exc_info else ()
+        return line + "".join(f"\n    {printable(each)}" for each in lines)
 
 
 class JsonFormatter(logging.Formatter):
@@ -101,10 +102,3 @@ def _extra_fields(record: logging.LogRecord) -> Mapping[str, Any]:
 def _plain(value: object) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else printable(str(value))
     return json.dumps(text) if " " in text or '"' in text or not text else text
-
-
-def _indented_traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    if not record.exc_info:
-        return ""
-    lines = formatter.formatException(record.exc_info).splitlines()
-    return "".join(f"\n    {printable(line)}" for line in lines)

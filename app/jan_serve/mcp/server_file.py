@@ -42,7 +42,12 @@ class McpServer(msgspec.Struct, frozen=True):
 def read_servers(path: Path) -> tuple[McpServer, ...]:
     """The servers of the file, without those that it disables; none if there is no file. Raises SettingsError."""
     try:
-        content = json.loads(_text(path))
+        raw = read_limited(path, _MAX_BYTES)
+        if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) & stat.S_IWOTH:
+            raise SettingsError(
+                f"{path}: every user of this machine may write it, and its commands run as you"
+            )
+        content = json.loads(raw.decode("utf-8"))
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -63,14 +68,6 @@ def read_servers(path: Path) -> tuple[McpServer, ...]:
         raise SettingsError(f"{path}: {len(named)} servers; {_MAX_SERVERS} at most")
     servers = [_server(f"{path}: mcpServers.{name[:80]}", name, entry) for name, entry in named.items()]
     return tuple(server for server in servers if not server.disabled)
-
-
-def _text(path: Path) -> str:
-    """Raises OSError, TooLarge, UnicodeDecodeError, SettingsError."""
-    raw = read_limited(path, _MAX_BYTES)
-    if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) & stat.S_IWOTH:
-        raise SettingsError(f"{path}: every user of this machine may write it, and its commands run as you")
-    return raw.decode("utf-8")
 
 
 def _server(place: str, name: str, entry: Any) -> McpServer:

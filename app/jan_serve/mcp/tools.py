@@ -147,7 +147,10 @@ def read_result(raw: Any) -> ToolResult:
         texts.append(json.dumps(result["structuredContent"], ensure_ascii=False))
     if not texts and not pictures:
         texts.append("[no content]")
-    return ToolResult(_cut("\n".join(texts)), tuple(pictures), result.get("isError") is True)
+    text = "\n".join(texts)
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n[cut: the first {MAX_TEXT} of {len(text)} characters]"
+    return ToolResult(text, tuple(pictures), result.get("isError") is True)
 
 
 def _add_picture(data: str, pictures: list[str]) -> list[str]:
@@ -162,9 +165,3 @@ def _add_picture(data: str, pictures: list[str]) -> list[str]:
     # The type that the bytes have, whatever the server says.
     pictures.append(f"data:image/{header.format.lower()};base64,{base64.b64encode(file).decode()}")
     return []
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MAX_TEXT:
-        return text
-    return f"{text[:MAX_TEXT]}\n[cut: the first {MAX_TEXT} of {len(text)} characters]"

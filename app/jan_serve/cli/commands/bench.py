@@ -75,12 +75,7 @@ def bench(
     except OSError as error:
         output.warning(f"the result cannot be recorded in {loaded.settings.data_dir}: {error.strerror}")
     if as_json:
-        output.json(
-            {
-                "here": msgspec.to_builtins(here),
-                **{label: msgspec.to_builtins(each) for label, each in beside},
-            }
-        )
+        output.json(msgspec.to_builtins({"here": here, **dict(beside)}))
         return
     _print(here, beside)
 
@@ -92,7 +87,12 @@ def _print(here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:
         rows.append((f"first token, {first.tokens} tokens", lambda each, at=index: _first(each, at)))
     for count in here.writes:
         who = "1 client" if count == 1 else f"{count} clients"
-        rows.append((f"writes, {who}", lambda each, at=count: _rate(each.writes.get(at))))
+        rows.append(
+            (
+                f"writes, {who}",
+                lambda each, at=count: f"{each.writes[at]:.1f} tokens/s" if at in each.writes else "",
+            )
+        )
     rows.append(("memory", lambda each: size_text(each.memory) if each.memory else ""))
     rows.append(
         ("share of the bandwidth", lambda each: f"{each.bandwidth_share:.0%}" if each.bandwidth_share else "")
@@ -104,14 +104,8 @@ def _print(here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:
 
 
 def _first(speed: Speed, index: int) -> str:
-    if index >= len(speed.first):
-        return ""
-    first = speed.first[index]
-    return f"{first.seconds:.2f} s, {first.per_second:.0f}/s"
-
-
-def _rate(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} tokens/s"
+    found = speed.first[index : index + 1]
+    return "".join(f"{first.seconds:.2f} s, {first.per_second:.0f}/s" for first in found)
 
 
 def _measured(

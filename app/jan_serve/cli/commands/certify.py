@@ -299,15 +299,11 @@ class Exam:
         if self._n_ctx < _AGENT + _ROOM:
             return None, None
         system = {"role": "system", "content": f"{time.time_ns()} {' '.join(self._words(_AGENT))}"}
-        cold, warm = (
-            self._timed([system, {"role": "user", "content": text}]) for text in ("Say yes.", "Say no.")
-        )
-        return cold, warm
-
-    def _timed(self, messages: list[dict[str, Any]]) -> float:
-        began = time.perf_counter()
-        self._chat(messages, max_tokens=1)
-        return time.perf_counter() - began
+        times = [time.perf_counter()]
+        for text in ("Say yes.", "Say no."):
+            self._chat([system, {"role": "user", "content": text}], max_tokens=1)
+            times.append(time.perf_counter())
+        return times[1] - times[0], times[2] - times[1]
 
 
 def _words_of(tool: str) -> str:

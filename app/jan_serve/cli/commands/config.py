@@ -45,7 +45,10 @@ def check(context: typer.Context, config: ConfigOption = None) -> None:
     """Check the configuration file and the environment. The exit status is 2 if a setting is invalid."""
     loaded = load_settings(config_file=config or context.obj)
     _note_config_file(loaded)
-    for table in _unused_tables(loaded):
+    # Tables of models that match no local model are misspelt, or not downloaded yet.
+    settings = loaded.settings.model_copy(update={"model": None})
+    used = {entry.table for entry in build_resolver(settings, loaded.book()).entries()}
+    for table in (name for name in loaded.models if name not in used):
         source = loaded.file.place_of("models", table) if loaded.file is not None else "--chat-template"
         output.warning(f"{source}: no local model is named {table!r}")
     if (missing := _missing_model(loaded)) is not None:
@@ -63,13 +66,6 @@ def _missing_model(loaded: LoadedSettings) -> str | None:
     except JanServeError as error:
         return f"{origin}: {error.message}"
     return None
-
-
-def _unused_tables(loaded: LoadedSettings) -> list[str]:
-    """Tables of models that match no local model: misspelt, or not downloaded yet."""
-    settings = loaded.settings.model_copy(update={"model": None})
-    used = {entry.table for entry in build_resolver(settings, loaded.book()).entries()}
-    return [table for table in loaded.models if table not in used]
 
 
 def _note_config_file(loaded: LoadedSettings) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -35,33 +36,30 @@ def last_lines(path: Path, n_lines: int) -> list[str]:
 
 
 def follow_lines(
-    path: Path, n_lines: int, wait: Callable[[], None] | None = None
+    path: Path, n_lines: int, wait: Callable[[], None] = lambda: time.sleep(_POLL_S)
 ) -> tuple[list[str], Generator[str]]:
     """The last lines, and an endless generator of the complete lines written after them. Raises OSError.
-    No line is lost or repeated between the two. wait: called between two polls; sleeps by default. The file need not
-    exist yet. After a rename, the rest of the old file precedes the lines of the new one."""
+    No line is lost or repeated between the two. wait: called between two polls. The file need not exist yet. After a
+    rename, the rest of the old file precedes the lines of the new one."""
     file = _open(path)
     lines, rest = ([], b"") if file is None else _tail(file, n_lines)
-    pause = wait or (lambda: time.sleep(_POLL_S))
-    return _fill_up(lines, path, n_lines), _next_lines(path, file, rest, pause)
+    return _fill_up(lines, path, n_lines), _next_lines(path, file, rest, wait)
 
 
-def _next_lines(path: Path, file: BinaryIO | None, rest: bytes, pause: Callable[[], None]) -> Generator[str]:
+def _next_lines(path: Path, file: BinaryIO | None, rest: bytes, wait: Callable[[], None]) -> Generator[str]:
     """Starts at the position of `file`. rest: the part of an incomplete line that was read before."""
     try:
         while True:
-            if file is None:
-                file = _open(path)
+            file = file or _open(path)
             data = file.read() if file is not None else b""
             if data:
                 *whole, rest = (rest + data).split(b"\n")
                 yield from (line.decode("utf-8", "replace") for line in whole)
-                continue
-            if file is not None and _is_replaced(file, path):
+            elif file is not None and _is_replaced(file, path):
                 file.close()
-                file, rest = _open(path), b""
-                continue
-            pause()
+                file, rest = None, b""
+            else:
+                wait()
     finally:
         if file is not None:
             file.close()
@@ -139,7 +137,13 @@ def logs(
         named = url is not None or address.origin == "JAN_SERVE_URL"
         if error.status != NO_SERVER or named or follow or as_json or file is None or not file.is_file():
             raise
-        _print_file(file, lines)
+        try:
+            found = last_lines(file, lines)
+        except OSError as failure:
+            raise CommandError(f"no server runs, and {file} cannot be read: {failure.strerror}") from None
+        for line in found:
+            output.data(line)
+        output.note(f"No server runs. This is the end of {file}.")
 
 
 def _print(records: Iterable[dict[str, Any]], *, as_json: bool) -> None:
@@ -154,30 +158,14 @@ def _print(records: Iterable[dict[str, Any]], *, as_json: bool) -> None:
 
 def _parts(record: dict[str, Any]) -> list[tuple[str, str]]:
     """(text, style) parts of a record, in the format of the server on a terminal, with the date."""
-    level = str(record.get("level", ""))
+    level, when = str(record.get("level", "")), str(record.get("time", ""))
+    with contextlib.suppress(ValueError):
+        when = datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     fields = fields_text({name: value for name, value in record.items() if name not in _OWN_FIELDS})
     return [
-        (f"{_local_time(str(record.get('time', '')))} ", "dim"),
+        (f"{when} ", "dim"),
         (f"{level.upper():<7} ", _COLOURS.get(level, "")),
         (f"{record.get('logger', '')}: ", "dim"),
         (str(record.get("message", "")), ""),
         (fields, "dim"),
     ]
-
-
-def _local_time(text: str) -> str:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def _print_file(path: Path, lines: int) -> None:
-    try:
-        found = last_lines(path, lines)
-    except OSError as error:
-        raise CommandError(f"no server runs, and {path} cannot be read: {error.strerror}") from None
-    for line in found:
-        output.data(line)
-    output.note(f"No server runs. This is the end of {path}.")

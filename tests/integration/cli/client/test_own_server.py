@@ -77,7 +77,11 @@ def started(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Starte
     script = tmp_path / "server_script.py"
     script.write_text(SERVER)
     command = [sys.executable, str(script), how, str(tmp_path)]
-    monkeypatch.setattr(child_process, "own_command", lambda subcommand: (*command, subcommand))
+
+    def own_command(subcommand: str) -> tuple[str, ...]:
+        return (*command, subcommand)
+
+    monkeypatch.setattr(child_process, "own_command", own_command)
     addresses: list[ServerAddress] = []
 
     def client_of(address: ServerAddress) -> ServerClient:

@@ -57,24 +57,18 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
             row["note"] = "; ".join(filter(None, (others, row["note"])))
         output.json({"models": rows, "default": default.entry.name if default.entry else None})
         return
-    output.table(
-        ("model", "size", "quantisation", "architecture", "context", "source", "other names", "note"),
-        [
-            (
-                row["name"],
-                size_text(row["size_bytes"]),
-                row["quantisation"] or "",
-                row["architecture"],
-                str(row["n_ctx_train"] or ""),
-                row["source"],
-                others,
-                row["note"],
-            )
-            for row, others in zip(rows, names, strict=True)
-        ],
-        whole=("other names",),
-        optional=("source", "architecture", "context", "other names", "quantisation"),
-    )
+    columns = {
+        "model": [row["name"] for row in rows],
+        "size": [size_text(row["size_bytes"]) for row in rows],
+        "quantisation": [row["quantisation"] or "" for row in rows],
+        "architecture": [row["architecture"] for row in rows],
+        "context": [str(row["n_ctx_train"] or "") for row in rows],
+        "source": [row["source"] for row in rows],
+        "other names": names,
+        "note": [row["note"] for row in rows],
+    }
+    optional = ("source", "architecture", "context", "other names", "quantisation")
+    output.table([*columns], zip(*columns.values(), strict=True), whole=("other names",), optional=optional)
     if default.entry is not None:
         output.note(f"Default model: {default.entry.name} ({default.reason}).")
     state = "" if settings.models_dir.is_dir() else " (not there yet)"
@@ -95,6 +89,7 @@ def _other_names(entry: ModelEntry) -> str:
 
 def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
     record = entry.record
+    size = entry.size_bytes if record is None else sum(file.size_bytes for file in record.files)
     row: dict[str, Any] = {
         "name": entry.name,
         "aliases": list(entry.all_aliases),
@@ -102,9 +97,7 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
         "adapters": list(entry.adapters),
         "path": str(entry.path),
         "source": source_text(entry),
-        "size_bytes": sum(file.size_bytes for file in record.files)
-        if record is not None
-        else entry.size_bytes,
+        "size_bytes": size,
         "quantisation": None,
         "architecture": "",
         "n_ctx_train": None,
@@ -261,15 +254,9 @@ def _text(key: str, value: Any) -> str:
     if key.endswith("_bytes"):
         return size_text(value)
     if key == "parameters":
-        return _count_text(value)
+        unit, word = (10**9, " billion") if value >= 10**9 else (10**6, " million")
+        return f"{value / unit:.3g}{word}" if value >= unit else f"{value:,}"
     return str(value)
-
-
-def _count_text(count: int) -> str:
-    for unit, word in ((10**9, "billion"), (10**6, "million")):
-        if count >= unit:
-            return f"{count / unit:.3g} {word}"
-    return f"{count:,}"
 
 
 def use(

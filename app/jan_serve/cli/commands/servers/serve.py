@@ -60,9 +60,7 @@ def serve(loaded: LoadedSettings) -> int:
 
 def _flags_in_vain(loaded: LoadedSettings) -> list[str]:
     """The flags of this command that say more than which port."""
-    flags = [
-        origin for field, origin in loaded.origins.items() if origin.startswith("--") and field != "port"
-    ]
+    flags = [flag for field, flag in loaded.origins.items() if flag.startswith("--") and field != "port"]
     return flags if loaded.config_file == find_config()[0] else ["--config", *flags]
 
 

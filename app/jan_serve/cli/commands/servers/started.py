@@ -123,7 +123,10 @@ def own_server(
 
 def cluster_replica() -> None:
     """Serve with the settings in the first line of standard input, until its end. Prints the address."""
-    settings = _settings(sys.stdin.buffer.readline())
+    try:
+        settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"standard input: no settings ({error})") from None
     with listen(settings.pop("host", "127.0.0.1"), 0) as sock:
         host, port = sock.getsockname()[:2]
         loaded = load_settings({**settings, "host": host, "port": port})
@@ -131,10 +134,3 @@ def cluster_replica() -> None:
         sys.stdout.flush()
         stop_at_end_of_input()
         raise typer.Exit(serve_on(loaded, sock))
-
-
-def _settings(line: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise SettingsError(f"standard input: no settings ({error})") from None
