@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 from pydantic import SecretStr, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from jan_serve.config.config_file import ConfigFile, read_config_file
 from jan_serve.config.fields import brief, check_url, near_key, sentence
@@ -135,7 +134,7 @@ def _read_environment(kind: type[Settings]) -> tuple[dict[str, Any], dict[str, s
             raise SettingsError(f"{name} is set but empty: an empty key is not a key")
     values: dict[str, Any] = {}
     if any(name.upper().startswith(ENV_PREFIX) for name in os.environ):
-        from jan_serve.config.settings_loader import environment_values
+        from jan_serve.config.environment import environment_values
 
         values = environment_values(kind)
     origins = {name: ENV_PREFIX + name.upper() for name in values}
@@ -206,17 +205,6 @@ def _explain(
 
 def _readable_by_others(path: Path) -> bool:
     return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
-
-
-def environment_values(kind: type[Settings]) -> dict[str, Any]:
-    """The text of each variable that is set and not empty, by field."""
-
-    class Environment(kind, BaseSettings):
-        """The fields with their variables. Values stay text: Settings splits lists itself."""
-
-        model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, enable_decoding=False)
-
-    return EnvSettingsSource(Environment)()
 
 
 class ServerAddress(msgspec.Struct, frozen=True):

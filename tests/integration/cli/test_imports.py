@@ -35,12 +35,21 @@ def _loaded_by(program: str, argument: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize(("command", "module"), [("ps", "models.loaded"), ("logs", "logs")])
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [("ps", "models.loaded"), ("load", "models.loaded"), ("stop", "models.loaded"), ("logs", "logs")],
+)
 def test_commands_that_ask_a_server(command: str, module: str) -> None:
     loaded = _loaded_by(_BUILD, command)
     assert f"jan_serve.cli.commands.{module}" in loaded
     heavy = {"fastapi", "httpx2", "prompt_toolkit", "llama_cpp", "numpy", "ruamel", "jan_serve.supervisor"}
     assert not loaded & heavy
+
+
+def test_a_server_starts_without_what_reads_variables() -> None:
+    loaded = _loaded_by(_BUILD, "serve")
+    assert "jan_serve.config.settings_loader" in loaded
+    assert not loaded & {"pydantic_settings", "dotenv", "argparse", "fastapi", "httpx2", "llama_cpp", "numpy"}
 
 
 _NEEDLESS = {
