@@ -28,7 +28,7 @@ from tests.clients.suites import (  # noqa: E402
     run_llama_cpp,
     run_suite,
 )
-from tests.support.served import serving  # noqa: E402
+from tests.support.servers.served import serving  # noqa: E402
 
 PAGE = ROOT / "docs" / "compatibility.md"
 INTRODUCTION = """<!-- Written by scripts/compatibility.py from a run. Run it again rather than change this page. -->

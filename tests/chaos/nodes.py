@@ -32,8 +32,8 @@ from tests.chaos.questions import QUESTIONS, WRITER, Question
 from tests.chaos.world import write_exact
 from tests.support.ports import held_port
 from tests.support.processes import wait_until
-from tests.support.proxied import nodes_of, proxying
-from tests.support.served import Served, serving
+from tests.support.servers.proxied import nodes_of, proxying
+from tests.support.servers.served import Served, serving
 
 _BUILTIN: Final = Path(__file__).resolve().parents[2] / "models" / "builtin" / "jan-tiny.gguf"
 _MANNERS: Final = (Manner.READS, Manner.READS, Manner.READS, Manner.DAWDLES, Manner.HALF_CLOSES)

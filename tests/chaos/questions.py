@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.support.pictures import BLUE, RED, data_url, picture
+from tests.support.media.pictures import BLUE, RED, data_url, picture
 
 Json = dict[str, Any]
 

@@ -22,7 +22,7 @@ from tests.chaos.client import End, Manner, Outcome, ask, drawn_manner
 from tests.chaos.faults import FAULTS, Entry
 from tests.chaos.questions import QUESTIONS, Question, drawn
 from tests.chaos.world import World, overlap, world
-from tests.support.attacks import asked_for_health
+from tests.support.clients.attacks import asked_for_health
 
 _RECOVERY_S: Final = 150.0
 """The longest cool-down of a model that crashed too often is a minute."""

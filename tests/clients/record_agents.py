@@ -25,8 +25,8 @@ from jan_serve.editors.recipe import EditorModel, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
 from tests.contract.anthropic.test_messages import TEMPLATE
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text, saying
-from tests.support.fronts import live_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, prompt_text, saying
+from tests.support.servers.fronts import live_server
 
 MODEL: Final = "recorded"
 N_CTX: Final = 262_144

@@ -10,8 +10,8 @@ import pytest
 from tests.clients.running import run_client
 from tests.clients.test_python_clients import PYTHON, RUN
 from tests.contract.anthropic.test_messages import TEMPLATE
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, saying
-from tests.support.fronts import live_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, saying
+from tests.support.servers.fronts import live_server
 
 ANSWER: Final = (
     '<think>\nHmm.\n</think>\n\nLet me see.\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'

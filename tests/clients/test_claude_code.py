@@ -17,8 +17,8 @@ import pytest
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.anthropic.test_messages import TEMPLATE
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text, saying
-from tests.support.fronts import live_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, prompt_text, saying
+from tests.support.servers.fronts import live_server
 
 PACKAGES: Final = Path(__file__).with_name("claude_code") / "node_modules" / "@anthropic-ai"
 PROGRAM: Final = next(iter(PACKAGES.glob("claude-code-*/claude")), None)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.running import run_client
 from tests.clients.test_node_clients import FOLDER, NODE, needs_node
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run_images.py")

@@ -9,7 +9,7 @@ import pytest
 from tests.clients.lmdeploy_parts import CLIENT_VERSION, FOLDER
 from tests.clients.running import run_client
 from tests.support.processes import wait_until
-from tests.support.proxied import nodes_of, proxying
+from tests.support.servers.proxied import nodes_of, proxying
 
 CLIENTS = Path(__file__).parents[2] / ".venv-clients"
 PYTHON = CLIENTS / "bin" / "python"

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tests.clients.lmdeploy_parts import FOLDER, VERSIONS
+from tests.support.clients.raw_http import get, post
 from tests.support.ports import held_port
 from tests.support.processes import wait_until
-from tests.support.proxied import nodes_of, proxying
-from tests.support.raw_http import get, post
-from tests.support.served import running, serving
+from tests.support.servers.proxied import nodes_of, proxying
+from tests.support.servers.served import running, serving
 
 ROOT = Path(__file__).parents[2]
 RUN = [sys.executable, "-m", "tests.clients.run_lmdeploy_servers"]

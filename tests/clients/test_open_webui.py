@@ -20,8 +20,8 @@ import pytest
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import serving_models
 from tests.integration.store.conftest import FILE, REPO, model_bytes
-from tests.support.fake_hub import FakeRepo, running_hub
 from tests.support.processes import wait_until
+from tests.support.servers.fake_hub import FakeRepo, running_hub
 
 PROGRAM: Final = os.environ.get("JAN_SERVE_OPEN_WEBUI", "")
 MODEL: Final = "jan-tiny:latest"

@@ -10,9 +10,9 @@ from jan_serve.resources import builtin_model
 from tests.clients.running import run_client
 from tests.integration.http.support import serving_models
 from tests.integration.store.conftest import FILE, REPO, model_bytes
-from tests.support.fake_hub import FakeRepo, running_hub
 from tests.support.processes import wait_until
-from tests.support.proxied import nodes_of, proxying
+from tests.support.servers.fake_hub import FakeRepo, running_hub
+from tests.support.servers.proxied import nodes_of, proxying
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run.py")

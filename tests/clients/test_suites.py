@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.suites import LLAMA_CPP, PYTHON, SUITES, differs, run_suite
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 pytestmark = [
     pytest.mark.integration,

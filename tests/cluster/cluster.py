@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import psutil
 
+from tests.support.clients.raw_http import RawResponse, connect, post, post_bytes
 from tests.support.deadline import deadline
 from tests.support.processes import wait_until
-from tests.support.proxied import nodes_of
-from tests.support.raw_http import RawResponse, connect, post, post_bytes
+from tests.support.servers.proxied import nodes_of
 
 CHAT: Final = "/v1/chat/completions"
 DONE: Final = b"data: [DONE]"

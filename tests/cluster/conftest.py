@@ -17,7 +17,7 @@ import pytest
 from jan_serve.cluster.ray_serve import VARIABLES
 from tests.cluster.cluster import TestedCluster
 from tests.support.deadline import deadline
-from tests.support.proxied import proxying
+from tests.support.servers.proxied import proxying
 
 _MACHINES_S = 120.0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from jan_serve.cluster.head import requires_token
 from tests.cluster.cluster import DONE, LIMIT_S, TestedCluster, request
 from tests.integration.proxy.test_two_servers import same
+from tests.support.clients.raw_http import post
 from tests.support.processes import wait_until
-from tests.support.proxied import member
-from tests.support.raw_http import post
+from tests.support.servers.proxied import member
 
 
 def test_servers_on_two_machines_and_a_laptop_are_one_fleet(cluster: TestedCluster, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from jan_serve.core.messages import Tool
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
-from tests.support.catalogues import plain_tools
-from tests.support.compiling import translate_inline
+from tests.support.calls.catalogues import plain_tools
+from tests.support.gguf.byte_vocabulary import byte_vocabulary, pieces_of
+from tests.support.helpers.compiling import translate_inline
 
 
 class Costs(NamedTuple):

@@ -26,7 +26,7 @@ from jan_serve.resources import builtin_model
 from models.recipe import fixtures
 from tests.conformance.suites import SHARED, load_suite
 from tests.integration.http.support import CHATS, serving_models
-from tests.support.raw_http import post
+from tests.support.clients.raw_http import post
 from tests.unit.constraint.grammars import grammar_in_rules
 from tests.unit.constraint.recognizer import Recognizer
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.errors import JanServeError
 from tests.conformance.suites import SHARED, Case, load_suite
-from tests.support.judged_calls import NOTATIONS, CallJudge
+from tests.support.calls.judged_calls import NOTATIONS, CallJudge
 
 _REPLACEMENTS: tuple[Any, ...] = (None, True, 0, -1.5, "", "1", "x", [], ["1"], {}, {"a": 1})
 

@@ -12,7 +12,7 @@ from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest
 from tests.integration.generation.constraint.test_call_grammar import tools
-from tests.support.compiling import translate_inline
+from tests.support.helpers.compiling import translate_inline
 
 pytestmark = pytest.mark.anyio
 

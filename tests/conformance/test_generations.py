@@ -11,8 +11,8 @@ import pytest
 from jan_serve.core.constraint import PropertyOrder
 from tests.conformance.generations import accepted, generate_all
 from tests.integration.http.support import serving_models
-from tests.support.models import exact_llama as exact_llama
-from tests.support.models import model_folder as model_folder
+from tests.support.gguf.models import exact_llama as exact_llama
+from tests.support.gguf.models import model_folder as model_folder
 from tests.unit.constraint.json_schema.test_translate import CASES
 
 pytestmark = pytest.mark.integration

@@ -10,10 +10,10 @@ import pytest
 
 from jan_serve.http import connection
 from jan_serve.http.guards import body
-from tests.support.attacks import ATTACKS, Victim, asked_for_health
+from tests.support.clients.attacks import ATTACKS, Victim, asked_for_health
 from tests.support.drawn_grid import some
-from tests.support.front_process import front_process
 from tests.support.processes import wait_until
+from tests.support.servers.front_process import front_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process in /proc")
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from jan_serve.core.messages import AudioPiece
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text
-from tests.support.fronts import http_client
-from tests.support.sounds import flac, mp3, tone, wav
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, prompt_text
+from tests.support.media.sounds import flac, mp3, tone, wav
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

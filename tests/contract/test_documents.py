@@ -11,9 +11,9 @@ import pytest
 from jan_serve.core.messages import DOCUMENT_NOTE
 from jan_serve.generation import document_reader
 from jan_serve.generation.document_reader import MAX_DOCUMENTS
-from tests.support import pdfs
-from tests.support.fake_client import FakeClient, FakeModels, prompt_text
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, prompt_text
+from tests.support.media import pdfs
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fronts import http_client
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

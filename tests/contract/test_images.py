@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from jan_serve.core.messages import ImagePiece
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text
-from tests.support.fronts import http_client
-from tests.support.pictures import BLUE, RED, data_url, picture, png_header
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, prompt_text
+from tests.support.media.pictures import BLUE, RED, data_url, picture, png_header
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

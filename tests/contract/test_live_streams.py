@@ -10,8 +10,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.engines import Gate
-from tests.support.front_process import front_process
+from tests.support.engine.engines import Gate
+from tests.support.servers.front_process import front_process
 
 pytestmark = [
     pytest.mark.anyio,

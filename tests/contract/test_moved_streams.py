@@ -12,8 +12,8 @@ import pytest
 from jan_serve.core.transcript import ASKED, RECORDED, Asked, Kind, Record, RecordReader, read_recorded
 from jan_serve.errors import Draining, EngineCrashed
 from tests.contract.ollama.support import HERMES
-from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, saying
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

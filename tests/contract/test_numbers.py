@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.documented import document
-from tests.support.managed import add_model, managed_app
+from tests.support.servers.managed import add_model, managed_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

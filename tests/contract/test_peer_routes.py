@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, saying
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
 from tests.contract.anthropic.test_messages import TEMPLATE
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, prompt_text, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, prompt_text, saying
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

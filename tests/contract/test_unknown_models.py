@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.managed import add_model, managed_app
+from tests.support.servers.managed import add_model, managed_app
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from jan_serve.core.models import Variant
 from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source, VariantIndex
 from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from tests.fuzz.mutate import changed, damaged
-from tests.support.fake_hub import COMMIT
+from tests.support.servers.fake_hub import COMMIT
 from tests.unit.config.support import WHOLE
 from tests.unit.store.gguf_builder import (
     ARRAY,

@@ -12,8 +12,8 @@ from jan_serve.ipc.messages import Accepted, Chunk, EmbedRequest, Step, Tokenize
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.supervisor.kv_transfer.peer_connection import Fetch, Found, Refused, encode
-from tests.support.pictures import data_url, encoded, picture
-from tests.support.sounds import flac, mp3, tone, wav
+from tests.support.media.pictures import data_url, encoded, picture
+from tests.support.media.sounds import flac, mp3, tone, wav
 
 
 def _pictures() -> tuple[bytes, ...]:

@@ -47,7 +47,7 @@ from tests.fuzz import files, in_process, seeds
 from tests.fuzz.in_process import Helpers, Opener
 from tests.fuzz.judging import ANSWER_S, Finding, Fuzz, judging
 from tests.fuzz.mutate import changed, damaged, rewritten
-from tests.support.front_process import front_process
+from tests.support.servers.front_process import front_process
 
 
 def _decoders() -> Helpers:

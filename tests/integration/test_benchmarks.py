@@ -14,7 +14,7 @@ from gguf import GGUFReader
 from benchmarks.bench_model import write_bench_model
 from benchmarks.servers import Command, peer_of
 from benchmarks.shapes import SHAPES, DeltaNet, Shape
-from tests.support.worker import running_worker
+from tests.support.engine.worker import running_worker
 
 pytestmark = pytest.mark.integration
 

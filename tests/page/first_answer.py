@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from jan_serve.resources import builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
 from tests.page.support import chromium, opened_tab
-from tests.support.fake_hub import FakeHub, FakeRepo, running_hub
-from tests.support.served import serving
+from tests.support.servers.fake_hub import FakeHub, FakeRepo, running_hub
+from tests.support.servers.served import serving
 
 QUESTION = "Hello!"
 

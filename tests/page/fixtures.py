@@ -13,8 +13,8 @@ from jan_serve.core.measurements import SelfCheck
 from jan_serve.resources import builtin_model, resource
 from jan_serve.store.measurements import SelfChecks
 from tests.page.support import KEY, Tab, chromium, opened_tab
-from tests.support.fake_hub import FakeHub, running_hub
-from tests.support.served import serving
+from tests.support.servers.fake_hub import FakeHub, running_hub
+from tests.support.servers.served import serving
 
 
 # Not for the whole package: while it is open its event loop occupies this thread.

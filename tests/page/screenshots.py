@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.page.support import Tab, chromium, opened_tab
 from tests.page.test_batches import line, send
-from tests.support.raw_http import post
+from tests.support.clients.raw_http import post
 
 QUESTIONS: Final = (
     "Think step by step: what is 7 plus 8?",

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, Playwright, Route, expect
 
-from tests.support.raw_http import get
+from tests.support.clients.raw_http import get
 
 KEY = "page-test-key"
 WAIT_MS = 30_000

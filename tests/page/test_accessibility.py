@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.page.fixtures import START_S
 from tests.page.support import CHATS, Tab, opened_tab
-from tests.support.fake_hub import FakeHub
-from tests.support.served import serving
+from tests.support.servers.fake_hub import FakeHub
+from tests.support.servers.served import serving
 
 AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE: ViewportSize = {"width": 1200, "height": 760}

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.page.support import Tab
-from tests.support.raw_http import post
+from tests.support.clients.raw_http import post
 
 HOSTILE = "<img src=a onerror=alert(1)>"
 

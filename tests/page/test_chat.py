@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 from jan_serve.image_files import checked_header
 from tests.page.fixtures import ENDLESS
 from tests.page.support import CHATS, KEY, Tab, cancelled, opened_tab
-from tests.support.pictures import RED, encoded, picture
+from tests.support.clients.raw_http import get
+from tests.support.media.pictures import RED, encoded, picture
 from tests.support.processes import wait_until
-from tests.support.raw_http import get
 
 PIXEL = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="

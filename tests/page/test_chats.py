@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Locator, Route, expect
 from tests.page.fixtures import START_S
 from tests.page.support import Tab, opened_tab
 from tests.page.test_accessibility import AXE, violations
-from tests.support.raw_http import get
-from tests.support.served import serving
+from tests.support.clients.raw_http import get
+from tests.support.servers.served import serving
 
 
 def node(parent: str | None, role: str, text: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Error, Route, expect
 
 from tests.page.fixtures import START_S
 from tests.page.support import CHATS, Tab, opened_tab
+from tests.support.clients.raw_http import get
 from tests.support.processes import workers_of
-from tests.support.raw_http import get
-from tests.support.served import Served, serving
+from tests.support.servers.served import Served, serving
 
 FLAGS = ("--threads", "1", "--n-ctx", "16384", "--model", "jan-tiny")
 TOKENS = 600

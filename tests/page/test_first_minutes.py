@@ -17,11 +17,11 @@ from tests.page.support import Tab, opened_tab
 from tests.page.test_batches import line, send
 from tests.page.test_chats import listed
 from tests.page.test_tools import answers, asked
-from tests.support.fake_hub import FakeHub, FakeRepo, Fault
-from tests.support.mcp_server import entry
-from tests.support.pdfs import pdf
-from tests.support.pictures import RED, encoded
-from tests.support.served import serving
+from tests.support.media.pdfs import pdf
+from tests.support.media.pictures import RED, encoded
+from tests.support.servers.fake_hub import FakeHub, FakeRepo, Fault
+from tests.support.servers.mcp_server import entry
+from tests.support.servers.served import serving
 
 
 def test_from_a_fresh_server_to_chats_in_two_browsers_and_a_batch(

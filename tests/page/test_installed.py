@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.page.fixtures import START_S
 from tests.page.support import Tab, opened_tab
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 FLAGS = ("--threads", "1", "--model", "jan-tiny")
 WITHOUT_SERVER = ["ERR_", "Failed to load resource"]

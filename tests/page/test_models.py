@@ -16,9 +16,9 @@ from jan_serve.resources import builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
 from tests.page.fixtures import HOSTILE_NAME
 from tests.page.support import CHATS, Tab, cancelled
-from tests.support.fake_hub import FakeHub, FakeRepo, Fault
+from tests.support.clients.raw_http import get
 from tests.support.processes import wait_until
-from tests.support.raw_http import get
+from tests.support.servers.fake_hub import FakeHub, FakeRepo, Fault
 
 REPO = "org/small-GGUF"
 

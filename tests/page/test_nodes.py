@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from tests.support.proxied import proxying
+from tests.support.servers.proxied import proxying
 
 
 def test_a_proxy_shows_its_nodes_and_why_one_gets_nothing(browser: Browser, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from tests.page.support import Tab
-from tests.support.raw_http import post
+from tests.support.clients.raw_http import post
 
 SCHEMA = {
     "type": "object",

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.page.fixtures import ENDLESS, N_CTX, START_S
 from tests.page.support import CHATS, WAIT_MS, opened_tab
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 FLAGS = ("--threads", "1", "--n-ctx", str(N_CTX), "--model", "jan-tiny")
 

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from tests.page.support import CHATS, Tab, stream_of
-from tests.support.mcp_server import LIES, entry
-from tests.support.pdfs import encrypted, pdf
+from tests.support.media.pdfs import encrypted, pdf
+from tests.support.servers.mcp_server import LIES, entry
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 
 @cache

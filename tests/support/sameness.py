@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jan_serve.ipc.messages import EngineRequest
-from tests.support.worker import Choice, Worker, next_id
+from tests.support.engine.worker import Choice, Worker, next_id
 
 IS_ON_DEVICE: Final = os.environ.get("JAN_SERVE_TEST_LAYERS") == "all"
 """An accelerator's kernels depend on the number of rows, and many round to ten bits (TF32): tokens about as likely as

@@ -6,7 +6,7 @@ import pytest
 
 from jan_serve.audio_files import MAX_FILE_BYTES, AudioHeader, checked_header
 from jan_serve.errors import InvalidAudio
-from tests.support.sounds import flac, mp3, tone, wav
+from tests.support.media.sounds import flac, mp3, tone, wav
 
 ID3 = b"ID3\x04\x00\x00\x00\x00\x02\x01" + bytes(257)
 DAY = 24 * 3600 * 16_000

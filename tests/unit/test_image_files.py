@@ -18,7 +18,7 @@ from jan_serve.image_files import (
     shown_pixels,
     shown_size,
 )
-from tests.support.pictures import picture, png_chunk, png_header
+from tests.support.media.pictures import picture, png_chunk, png_header
 
 LOSSY: dict[str, Any] = {"lossless": False}
 FILES = {

@@ -15,7 +15,7 @@ from jan_serve.dialects.shared.ignored_fields import IgnoredFields
 from jan_serve.dialects.tgi.generate.parse import prompt_with_images
 from jan_serve.dialects.tgi.generate.routes import spans
 from jan_serve.http.strict_json import MAX_MEMBERS
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 
 CHARS = 1 << 18
 LONGEST_S = 5.0

@@ -12,8 +12,8 @@ import pytest
 
 from jan_serve.journal.batches import Batch as StoredBatch
 from jan_serve.journal.batches import BatchTable
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, saying
-from tests.support.journaled import Gate, journaled_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, saying
+from tests.support.servers.journaled import Gate, journaled_server
 
 pytestmark = pytest.mark.anyio
 

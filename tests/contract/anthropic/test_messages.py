@@ -17,7 +17,8 @@ from jan_serve.dialects.anthropic.dialect import anthropic_dialect
 from jan_serve.dialects.openai.dialect import openai_dialect
 from jan_serve.errors import LONGER_CONTEXT, ContextLengthExceeded, EngineCrashed, Overloaded
 from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest, RequestCompleted
-from tests.support.fake_client import (
+from tests.support.clients.message_events import Event, events_of, replayed
+from tests.support.engine.fake_client import (
     FakeClient,
     FakeModels,
     Script,
@@ -27,8 +28,7 @@ from tests.support.fake_client import (
     prompt_text,
     saying,
 )
-from tests.support.fronts import http_client, live_server, raw_client, raw_post
-from tests.support.message_events import Event, events_of, replayed
+from tests.support.servers.fronts import http_client, live_server, raw_client, raw_post
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from jan_serve.api.activity.recent import KeptPrompts
 from jan_serve.core.events import EngineWork
 from jan_serve.core.trace import KeptPrompt, RequestTrace
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, RequestCompleted
-from tests.support.fake_client import FakeClient, FakeModels, Script, saying
-from tests.support.fronts import http_client, refused
-from tests.support.journaled import Gate, journaled_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, saying
+from tests.support.servers.fronts import http_client, refused
+from tests.support.servers.journaled import Gate, journaled_server
 
 pytestmark = pytest.mark.anyio
 

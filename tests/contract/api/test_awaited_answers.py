@@ -13,9 +13,9 @@ import pytest
 
 from jan_serve.errors import EngineCrashed
 from jan_serve.journal.schema import CHATS, CHATS_FILE
-from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, saying
-from tests.support.fronts import refused
-from tests.support.journaled import Gate, journaled_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, saying
+from tests.support.servers.fronts import refused
+from tests.support.servers.journaled import Gate, journaled_server
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import pytest
 from jan_serve.http.guards.auth import CALLER
 from jan_serve.journal.schema import CHATS_FILE
 from tests.contract.openai.test_background import BODY, ended, models
-from tests.support.fake_client import saying
-from tests.support.fronts import http_client, refused
-from tests.support.journaled import journaled_server
+from tests.support.engine.fake_client import saying
+from tests.support.servers.fronts import http_client, refused
+from tests.support.servers.journaled import journaled_server
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ import pytest
 from jan_serve.http.guards.auth import CALLER
 from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest
 from tests.contract.lmdeploy.support import keeping
-from tests.support.fake_client import FakeClient, FakeModels
-from tests.support.fake_control import FakeControl, controlled_client
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels
+from tests.support.engine.fake_control import FakeControl, controlled_client
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from jan_serve.dialects.decisions.routes import choice_confidence, score_confidence
 from jan_serve.ipc.scoring import OptionWeights
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts
-from tests.support.fake_vocabulary import CHAT_TEMPLATE
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts
+from tests.support.engine.fake_vocabulary import CHAT_TEMPLATE
+from tests.support.servers.fronts import http_client
 
 anyio = pytest.mark.anyio
 ASKED: dict[str, Any] = {

@@ -15,9 +15,9 @@ import pytest
 from jan_serve.http.connection import HttpConnection
 from jan_serve.http.guards import body as body_guard
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, saying
-from tests.support.fronts import RawClient, live_server, raw_client, raw_post
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, endings, saying
 from tests.support.processes import until
+from tests.support.servers.fronts import RawClient, live_server, raw_client, raw_post
 
 pytestmark = pytest.mark.anyio
 

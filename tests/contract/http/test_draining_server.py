@@ -18,11 +18,11 @@ from jan_serve.daemon.running import InheritedSocket
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.server import ProxyServer, proxy_config
 from jan_serve.proxy.settings import ProxySettings
-from tests.support.engines import Gate
-from tests.support.front_process import FrontProcess, front_process
-from tests.support.fronts import raw_client
+from tests.support.clients.raw_http import connect, post_bytes
+from tests.support.engine.engines import Gate
 from tests.support.processes import until, wait_until, workers_of
-from tests.support.raw_http import connect, post_bytes
+from tests.support.servers.front_process import FrontProcess, front_process
+from tests.support.servers.fronts import raw_client
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 

@@ -11,8 +11,8 @@ import httpx
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.dialects.openai.dialect import openai_dialect
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, StateKept
-from tests.support import fronts
-from tests.support.fake_client import FakeModels, endings, token_infos
+from tests.support.engine.fake_client import FakeModels, endings, token_infos
+from tests.support.servers import fronts
 
 http_client = partial(fronts.http_client, dialects=(openai_dialect, lmdeploy_dialect))
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.contract.lmdeploy.support import keeping
-from tests.support.fake_client import FakeClient, FakeModels
-from tests.support.fake_control import FakeControl, controlled_client
+from tests.support.engine.fake_client import FakeClient, FakeModels
+from tests.support.engine.fake_control import FakeControl, controlled_client
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,12 @@ from fastapi import FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.dialects.lmdeploy.outline import CONTROL_PATHS
-from tests.support.compiling import translate_inline
 from tests.support.drawn_calls import CHECKS, LIMIT_S, draw_calls
-from tests.support.fake_client import FakeModels
-from tests.support.fake_control import FakeControl
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.engine.fake_control import FakeControl
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 _PATHS = "|".join(("/distserve/.*", *CONTROL_PATHS))
 

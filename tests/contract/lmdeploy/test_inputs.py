@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.lmdeploy.support import post
-from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
+from tests.support.engine.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 
 pytestmark = pytest.mark.anyio
 

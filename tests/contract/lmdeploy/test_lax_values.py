@@ -9,7 +9,7 @@ import pytest
 
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
 from tests.contract.lmdeploy.support import http_client
-from tests.support.fake_client import FakeClient, FakeModels, saying
+from tests.support.engine.fake_client import FakeClient, FakeModels, saying
 
 pytestmark = pytest.mark.anyio
 

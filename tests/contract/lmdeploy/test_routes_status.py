@@ -14,10 +14,10 @@ from jan_serve.dialects.health import Health, ModelHealth
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.dialects.lmdeploy.routes import add_model_route, add_state_routes
 from tests.contract.lmdeploy.support import http_client
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, FakeModels
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeClient, FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 pytestmark = pytest.mark.anyio
 

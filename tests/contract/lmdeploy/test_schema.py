@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 import pytest
 
 from jan_serve.api.app import create_app
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 ROUTES: Final[dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "api.json").read_text(encoding="utf-8")

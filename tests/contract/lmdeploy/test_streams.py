@@ -15,7 +15,15 @@ from jan_serve.errors import LONGER_CONTEXT, ContextLengthExceeded, EngineCrashe
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.lmdeploy import support
 from tests.contract.lmdeploy.support import http_client
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, failing, fake_facts, saying
+from tests.support.engine.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    endings,
+    failing,
+    fake_facts,
+    saying,
+)
 
 pytestmark = pytest.mark.anyio
 

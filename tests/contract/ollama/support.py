@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
-from tests.support.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
+from tests.support.engine.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
+from tests.support.servers.fronts import http_client
 
 NAME = "m"
 CHAT: dict[str, Any] = {"model": NAME, "messages": [{"role": "user", "content": "Hi"}]}

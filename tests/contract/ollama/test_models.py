@@ -14,9 +14,9 @@ import pytest
 
 from jan_serve.dialects.ollama.routes import VERSION
 from tests.integration.store.conftest import FILE, REPO, model_bytes
-from tests.support.fake_hub import FakeRepo, Fault, running_hub
-from tests.support.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
-from tests.support.managed import Managed, add_model, managed_app
+from tests.support.engine.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
+from tests.support.servers.fake_hub import FakeRepo, Fault, running_hub
+from tests.support.servers.managed import Managed, add_model, managed_app
 from tests.unit.store.gguf_builder import GgufBytes, string_key, strings_key, uint_key
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -15,8 +15,8 @@ import pytest
 
 from tests.contract.ollama.support import HERMES
 from tests.contract.ollama.test_models import gguf
-from tests.support.fake_vocabulary import THINKING_TEMPLATE
-from tests.support.managed import Managed, add_model, managed_app
+from tests.support.engine.fake_vocabulary import THINKING_TEMPLATE
+from tests.support.servers.managed import Managed, add_model, managed_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

@@ -20,9 +20,9 @@ from tests.contract.ollama.support import (
     thinking_model,
     told,
 )
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts, saying
-from tests.support.fake_vocabulary import CHAT_TEMPLATE
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts, saying
+from tests.support.engine.fake_vocabulary import CHAT_TEMPLATE
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

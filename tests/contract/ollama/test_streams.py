@@ -19,7 +19,7 @@ from jan_serve.errors import (
 )
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.ollama.support import CHAT, HERMES, TEXT, TOOL, call, error, lines, model, thinking_model
-from tests.support.fake_client import endings, failing, saying
+from tests.support.engine.fake_client import endings, failing, saying
 
 pytestmark = pytest.mark.anyio
 

@@ -21,9 +21,17 @@ from jan_serve.errors import EngineCrashed, InsufficientStorage
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
 from jan_serve.journal.answers import Log, Work, add_log
 from jan_serve.journal.journal import Journal
-from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, prompt_text, saying
-from tests.support.journaled import Gate, journaled_server
-from tests.support.response_events import Event, events_of
+from tests.support.clients.response_events import Event, events_of
+from tests.support.engine.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    failing,
+    fake_facts,
+    prompt_text,
+    saying,
+)
+from tests.support.servers.journaled import Gate, journaled_server
 
 pytestmark = pytest.mark.anyio
 

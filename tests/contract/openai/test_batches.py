@@ -23,8 +23,16 @@ from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from jan_serve.journal.batches import Batch as StoredBatch
 from jan_serve.journal.batches import BatchTable
 from jan_serve.journal.journal import FILE_NAME
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
-from tests.support.journaled import Gate, journaled_server
+from tests.support.engine.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    endings,
+    fake_facts,
+    prompt_text,
+    saying,
+)
+from tests.support.servers.journaled import Gate, journaled_server
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ import pytest
 from openai.types.responses import ResponseCompactionItem, ResponseUsage
 
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, Script, fake_facts, prompt_text, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, fake_facts, prompt_text, saying
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_client import FakeClient, FakeModels
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from jan_serve.core.models import HeaderFacts, ListedModel, ModelStatus
 from jan_serve.dialects.openai.models import add_routes
 from jan_serve.errors import ModelNotFound
 from jan_serve.generation.profiles import TemplateOverride
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts
 
 pytestmark = pytest.mark.anyio
 

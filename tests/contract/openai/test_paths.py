@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_client import FakeClient, FakeModels
-from tests.support.fake_nodes import FakeNode, fake_nodes, running_proxy
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, running_proxy
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from jan_serve.core.events import Timings, Usage
 from jan_serve.core.models import SpecialToken
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, RequestProgressed
-from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, endings, fake_facts
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 
 from jan_serve.dialects.openai.dialect import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
-from tests.support.fake_client import (
+from tests.support.clients.response_events import Event, events_of, replayed
+from tests.support.engine.fake_client import (
     FakeClient,
     FakeModels,
     Script,
@@ -22,8 +23,7 @@ from tests.support.fake_client import (
     prompt_text,
     saying,
 )
-from tests.support.fronts import http_client
-from tests.support.response_events import Event, events_of, replayed
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

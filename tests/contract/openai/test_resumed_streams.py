@@ -12,9 +12,9 @@ import pytest
 
 from jan_serve.dialects.openai.dialect import openai_dialect
 from jan_serve.dialects.shared.resumable import ResumableStreams
-from tests.support.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
-from tests.support.fronts import http_client, live_server
-from tests.support.journaled import Gate
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
+from tests.support.servers.fronts import http_client, live_server
+from tests.support.servers.journaled import Gate
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jan_serve.api.app import create_app
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, FakeModels
-from tests.support.fronts import http_client, make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeClient, FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import http_client, make_settings
 
 DOCUMENT: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "api.json").read_text(encoding="utf-8"))
 SCHEMAS: Final[dict[str, Any]] = DOCUMENT["components"]["schemas"]

@@ -20,8 +20,16 @@ from jan_serve.errors import (
     Overloaded,
 )
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, failing, fake_facts, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    endings,
+    failing,
+    fake_facts,
+    saying,
+)
+from tests.support.servers.fronts import http_client
 
 FINGERPRINT = f'"system_fingerprint":"jan-serve {__version__}",'
 

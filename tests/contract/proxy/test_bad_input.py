@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.fleet import Assignment
-from tests.support.fake_nodes import (
+from tests.support.servers.fake_nodes import (
     EVENT_HEAD,
     FakeNode,
     Received,

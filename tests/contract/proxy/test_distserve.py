@@ -17,7 +17,7 @@ from jan_serve.proxy.distserve import PairLinks
 from jan_serve.proxy.upstream.connection import NodeFailure
 from jan_serve.proxy.upstream.node_address import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
-from tests.support.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.fake_nodes import FakeNode, RunningProxy, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, RunningProxy, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

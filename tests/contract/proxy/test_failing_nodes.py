@@ -12,7 +12,7 @@ import pytest
 
 from jan_serve.fleet.attempts import MAX_REACHED
 from jan_serve.fleet.node import NodeState, Role
-from tests.support.fake_nodes import (
+from tests.support.servers.fake_nodes import (
     EVENT_HEAD,
     FakeNode,
     Received,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.node import NodeState, Role
-from tests.support.fake_nodes import (
+from tests.support.servers.fake_nodes import (
     EVENT_HEAD,
     FakeNode,
     Received,

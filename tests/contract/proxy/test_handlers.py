@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

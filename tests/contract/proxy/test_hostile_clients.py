@@ -9,8 +9,8 @@ from collections.abc import Generator
 import pytest
 
 from tests.contract.test_attacks import BYTES, NOISE, SLOWEST_S, TIMEOUT_S
-from tests.support.attacks import ATTACKS, Victim
-from tests.support.front_process import front_process
+from tests.support.clients.attacks import ATTACKS, Victim
+from tests.support.servers.front_process import front_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process in /proc")
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from jan_serve.fleet.node import NodeState
-from tests.support.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

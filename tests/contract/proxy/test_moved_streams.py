@@ -23,7 +23,7 @@ from jan_serve.core.transcript import (
 from jan_serve.fleet.node import NodeState
 from jan_serve.proxy import answer_relay, probes
 from jan_serve.proxy.answer_relay import KeptBytes
-from tests.support.fake_nodes import (
+from tests.support.servers.fake_nodes import (
     Answer,
     FakeNode,
     Received,

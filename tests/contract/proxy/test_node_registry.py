@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.node import Node, NodeState, Role
-from tests.support.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

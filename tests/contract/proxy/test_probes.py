@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.fleet.node import NodeState
-from tests.support.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 

@@ -12,13 +12,13 @@ from jan_serve.api.routes.log import RecentLog
 from jan_serve.http.deferred_routes import all_routes
 from jan_serve.http.paths import is_page_path
 from jan_serve.proxy.app import RouteTable
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fake_control import FakeControl
-from tests.support.fake_nodes import FakeNode, fake_nodes, running_proxy
-from tests.support.fronts import make_settings
-from tests.support.managed import managed_app
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.engine.fake_control import FakeControl
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, running_proxy
+from tests.support.servers.fronts import make_settings
+from tests.support.servers.managed import managed_app
 
 pytestmark = pytest.mark.anyio
 

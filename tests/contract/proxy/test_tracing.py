@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fake_nodes import FakeNode, fake_nodes, running_proxy
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, running_proxy
 from tests.support.spans import context, kept_spans
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from jan_serve.dialects.rerank.outline import PLAIN
 from jan_serve.dialects.rerank.routes import best_first
-from tests.support.fake_client import FakeClient, FakeModels, fake_facts
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, fake_facts
+from tests.support.servers.fronts import http_client
 
 DOCUMENTS = ["ab", "", "abcd", "x"]
 BODY: dict[str, Any] = {"query": "which", "documents": DOCUMENTS}

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
-from tests.support.fake_client import Script, endings
+from tests.support.engine.fake_client import Script, endings
 
 
 def answers(*texts: str) -> Script:

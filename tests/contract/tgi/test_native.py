@@ -15,8 +15,8 @@ from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.core.models import AdapterFacts
 from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError, Overloaded
 from jan_serve.ipc.messages import Accepted, AdapterUse, Chunk, EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

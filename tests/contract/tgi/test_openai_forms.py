@@ -16,8 +16,16 @@ from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.tgi.scripts import answers
 from tests.support.documented import document
-from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import (
+    FakeClient,
+    FakeModels,
+    Script,
+    endings,
+    fake_facts,
+    prompt_text,
+    saying,
+)
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest
-from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts
-from tests.support.fronts import http_client, live_server, raw_client, raw_post
+from tests.support.engine.fake_client import FakeClient, FakeModels, endings, fake_facts
+from tests.support.servers.fronts import http_client, live_server, raw_client, raw_post
 
 pytestmark = pytest.mark.anyio
 

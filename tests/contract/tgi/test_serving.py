@@ -17,10 +17,10 @@ from jan_serve.dialects.tgi.dialect import tgi_dialect
 from jan_serve.errors import Draining, EngineCrashed
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Tokenized, TokenizeRequest
 from tests.contract.tgi.scripts import answers
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
-from tests.support.fronts import http_client, live_server, make_settings, raw_client, raw_post
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import http_client, live_server, make_settings, raw_client, raw_post
 
 pytestmark = pytest.mark.anyio
 

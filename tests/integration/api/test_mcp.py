@@ -13,9 +13,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.fronts import http_client, refused
-from tests.support.mcp_server import LIES, entry
-from tests.support.served import serving
+from tests.support.servers.fronts import http_client, refused
+from tests.support.servers.mcp_server import LIES, entry
+from tests.support.servers.served import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ import pytest
 
 from jan_serve.resources import builtin_model
 from tests.support.deadline import deadline
-from tests.support.managed import add_model
 from tests.support.processes import alive, wait_until
-from tests.support.served import Served, running
+from tests.support.servers.managed import add_model
+from tests.support.servers.served import Served, running
 from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_D, TAB, UP, Terminal, terminal
 
 pytestmark = [

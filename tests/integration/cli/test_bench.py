@@ -11,7 +11,7 @@ from jan_serve.cli.main import main
 from jan_serve.resources import builtin_model
 from models.recipe.fixtures import write_tiny_llama
 from tests.integration.http.support import serving_models
-from tests.support.raw_http import get
+from tests.support.clients.raw_http import get
 
 
 def test_it_measures_and_remembers(

@@ -16,10 +16,10 @@ import yaml
 
 from jan_serve.cli.main import main
 from tests.integration.cli.file_modes import seen_modes
-from tests.support.models import model_folder, tiny_llama
+from tests.support.clients.raw_http import post
+from tests.support.gguf.models import model_folder, tiny_llama
 from tests.support.ports import held_port
-from tests.support.raw_http import post
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 __all__ = ["model_folder", "tiny_llama"]
 

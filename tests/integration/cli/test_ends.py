@@ -13,7 +13,7 @@ import pytest
 
 from jan_serve.cli.errors import EXIT_STATUSES
 from tests.support.processes import wait_until
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 pytestmark = [
     pytest.mark.integration,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jan_serve.cli.main import main
-from tests.support.models import model_folder, tiny_llama
-from tests.support.served import serving
+from tests.support.gguf.models import model_folder, tiny_llama
+from tests.support.servers.served import serving
 
 __all__ = ["model_folder", "tiny_llama"]
 

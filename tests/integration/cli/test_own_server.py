@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cluster.replica import Child, ChildEnded
+from tests.support.clients.raw_http import connect, get, post_bytes
 from tests.support.deadline import deadline
-from tests.support.managed import add_model
 from tests.support.processes import wait_until
-from tests.support.proxied import JOIN_LIMIT_S, nodes_of, proxying
-from tests.support.raw_http import connect, get, post_bytes
+from tests.support.servers.managed import add_model
+from tests.support.servers.proxied import JOIN_LIMIT_S, nodes_of, proxying
 
 pytestmark = pytest.mark.integration
 

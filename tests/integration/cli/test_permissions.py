@@ -20,11 +20,11 @@ from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.http.support import serving_models
 from tests.integration.store.conftest import FILE, REPO, hub
-from tests.support.fake_hub import FakeHub
-from tests.support.managed import managed_app
-from tests.support.models import exact_llama, model_folder
-from tests.support.raw_http import post
-from tests.support.served import serving
+from tests.support.clients.raw_http import post
+from tests.support.gguf.models import exact_llama, model_folder
+from tests.support.servers.fake_hub import FakeHub
+from tests.support.servers.managed import managed_app
+from tests.support.servers.served import serving
 from tests.unit.core.test_measurements import OLD
 from tests.unit.store.gguf_builder import GgufBytes
 from tests.unit.store.test_files import CALIBRATION, VARIANT

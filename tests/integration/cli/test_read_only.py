@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.raw_http import post
-from tests.support.served import running
+from tests.support.clients.raw_http import post
+from tests.support.servers.served import running
 
 pytestmark = [
     pytest.mark.integration,

@@ -13,8 +13,8 @@ import pytest
 
 from jan_serve.resources import builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
-from tests.support.fake_hub import FakeHub, FakeRepo, running_hub
-from tests.support.served import serving
+from tests.support.servers.fake_hub import FakeHub, FakeRepo, running_hub
+from tests.support.servers.served import serving
 from tests.support.terminal import CTRL_C, CTRL_D, Terminal, terminal
 
 pytestmark = [

@@ -13,8 +13,8 @@ import pytest
 
 from jan_serve.cli.chat import exchange
 from jan_serve.cli.chat.chat_tools import DECLINED
-from tests.support.mcp_server import LIES, entry
-from tests.support.served_app import ServedApp
+from tests.support.servers.mcp_server import LIES, entry
+from tests.support.servers.served_app import ServedApp
 from tests.support.terminal import CTRL_C, CTRL_D, terminal
 from tests.unit.cli.conftest import Run
 

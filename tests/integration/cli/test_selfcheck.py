@@ -11,8 +11,8 @@ import pytest
 from jan_serve import __version__
 from jan_serve.cli.main import main
 from jan_serve.store.measurements import SelfChecks
-from tests.support.raw_http import get
-from tests.support.served import serving
+from tests.support.clients.raw_http import get
+from tests.support.servers.served import serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.model]
 

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from tests.support.models import model_folder, tiny_llama
+from tests.support.gguf.models import model_folder, tiny_llama
 from tests.support.ports import held_port
 from tests.support.processes import wait_until
-from tests.support.served import Served, serving
+from tests.support.servers.served import Served, serving
 
 __all__ = ["model_folder", "tiny_llama"]
 

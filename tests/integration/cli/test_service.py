@@ -22,8 +22,8 @@ from jan_serve.core.measurements import SelfCheck
 from jan_serve.store.measurements import SelfChecks
 from tests.integration.cli.fake_systemctl import FakeSystemctl
 from tests.support.deadline import deadline
-from tests.support.models import model_folder, tiny_llama
-from tests.support.served import running
+from tests.support.gguf.models import model_folder, tiny_llama
+from tests.support.servers.served import running
 
 __all__ = ["model_folder", "tiny_llama"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.activation import activated
-from tests.support.models import model_folder, tiny_llama
+from tests.support.gguf.models import model_folder, tiny_llama
 from tests.support.processes import wait_until
-from tests.support.served import Served, running, serving
+from tests.support.servers.served import Served, running, serving
 
 __all__ = ["model_folder", "tiny_llama"]
 

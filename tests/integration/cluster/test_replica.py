@@ -13,8 +13,8 @@ from jan_serve.cluster import replica as child_module
 from jan_serve.cluster import replica as replica_module
 from jan_serve.cluster.replica import Child, ChildEnded, Replica, Unhealthy
 from tests.integration.cluster.fake_replica import COMMAND
-from tests.support.fake_proxy import FakeProxy, fake_proxy
 from tests.support.processes import alive, wait_until
+from tests.support.servers.fake_proxy import FakeProxy, fake_proxy
 
 
 @pytest.fixture

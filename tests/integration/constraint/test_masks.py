@@ -18,8 +18,8 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import JanServeError
 from tests.conformance.mask_counts import Found, Vocabulary, own, positions
 from tests.conformance.suites import SHARED, Case
-from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
-from tests.support.vocabulary_files import KINDS, VocabularyFile, write_vocabulary
+from tests.support.gguf.byte_vocabulary import byte_vocabulary, pieces_of
+from tests.support.gguf.vocabulary_files import KINDS, VocabularyFile, write_vocabulary
 from tests.unit.constraint.json_schema.assertion_schemas import ASSERTION_SCHEMAS
 from tests.unit.constraint.json_schema.schemas import SCHEMAS
 from tests.unit.constraint.sampling import Sampler

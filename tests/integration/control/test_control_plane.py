@@ -13,7 +13,7 @@ from jan_serve.control.control_plane import MESSAGE, Sleeper
 from jan_serve.core.models import ManagerSnapshot
 from jan_serve.errors import Asleep, JanServeError
 from jan_serve.supervisor.models.model_manager import ModelManager
-from tests.support.engines import fake_manager
+from tests.support.engine.engines import fake_manager
 
 pytestmark = pytest.mark.anyio
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.models import EXACT
-from tests.support.models import decoder_reranker as decoder_reranker
-from tests.support.models import exact_gemma_embedding as exact_gemma_embedding
-from tests.support.models import exact_hybrid as exact_hybrid
-from tests.support.models import exact_llama as exact_llama
-from tests.support.models import exact_recurrent as exact_recurrent
-from tests.support.models import exact_reranker as exact_reranker
-from tests.support.models import exact_sliding as exact_sliding
-from tests.support.models import model_folder as model_folder
-from tests.support.models import tiny_bert as tiny_bert
-from tests.support.models import tiny_bert_cls as tiny_bert_cls
-from tests.support.models import tiny_llama as tiny_llama
-from tests.support.models import tiny_reranker as tiny_reranker
-from tests.support.models import writing_reranker as writing_reranker
-from tests.support.worker import Worker, running_worker
+from tests.support.engine.worker import Worker, running_worker
+from tests.support.gguf.models import EXACT
+from tests.support.gguf.models import decoder_reranker as decoder_reranker
+from tests.support.gguf.models import exact_gemma_embedding as exact_gemma_embedding
+from tests.support.gguf.models import exact_hybrid as exact_hybrid
+from tests.support.gguf.models import exact_llama as exact_llama
+from tests.support.gguf.models import exact_recurrent as exact_recurrent
+from tests.support.gguf.models import exact_reranker as exact_reranker
+from tests.support.gguf.models import exact_sliding as exact_sliding
+from tests.support.gguf.models import model_folder as model_folder
+from tests.support.gguf.models import tiny_bert as tiny_bert
+from tests.support.gguf.models import tiny_bert_cls as tiny_bert_cls
+from tests.support.gguf.models import tiny_llama as tiny_llama
+from tests.support.gguf.models import tiny_reranker as tiny_reranker
+from tests.support.gguf.models import writing_reranker as writing_reranker
 
 
 @pytest.fixture(scope="session")

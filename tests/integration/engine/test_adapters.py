@@ -13,8 +13,8 @@ from jan_serve.core.models import AdapterFacts
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation
 from jan_serve.ipc.messages import AdapterFile, AdapterUse, EngineRequest, ShutdownRequest
 from models.recipe.lora_file import llama_shapes, write_lora
-from tests.support.models import EXACT
-from tests.support.worker import Result, Worker, generate, running_worker
+from tests.support.engine.worker import Result, Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from jan_serve.ipc.messages import AbortRequest, EngineRequest
-from tests.support.models import EXACT
+from tests.support.engine.worker import Worker, generate, next_id, running_worker
+from tests.support.gguf.models import EXACT
 from tests.support.sameness import assert_same
-from tests.support.worker import Worker, generate, next_id, running_worker
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from jan_serve.errors import ContextLengthExceeded
 from jan_serve.ipc.messages import Chunk
 from models.recipe import fixtures
 from models.recipe.mtp_fixtures import write_tiny_mtp, write_tiny_recurrent_mtp
-from tests.support.models import EXACT
-from tests.support.worker import Worker, generate, running_worker
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

@@ -28,8 +28,8 @@ from jan_serve.engine.tokenizing import finish
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.ipc.messages import EngineEvent, EngineSettings, LoadModel
 from tests.support.clock import TurnedClock
-from tests.support.models import EXACT
-from tests.support.worker import generate
+from tests.support.engine.worker import generate
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

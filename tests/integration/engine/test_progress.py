@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve.ipc.messages import RequestProgressed
-from tests.support.models import EXACT
-from tests.support.worker import Result, Worker, generate, running_worker
+from tests.support.engine.worker import Result, Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import pytest
 from jan_serve.errors import InvalidModel
 from models.recipe import fixtures
 from models.recipe.projector_fixtures import write_tiny_projector
-from tests.support.worker import running_worker
+from tests.support.engine.worker import running_worker
 
 
 def test_a_model_that_fills_in_many_places_at_once_is_refused_with_the_reason(tmp_path: Path) -> None:

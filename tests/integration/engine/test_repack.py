@@ -13,7 +13,7 @@ import llama_cpp
 import pytest
 
 from models.recipe import fixtures
-from tests.support.worker import running_worker
+from tests.support.engine.worker import running_worker
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.request import LOOPS, RepetitionDetection
-from tests.support.worker import Worker, generate, running_worker
+from tests.support.engine.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 

@@ -21,9 +21,9 @@ from jan_serve.resources import builtin_model
 from models.recipe import fixtures
 from models.recipe.mixture_fixtures import write_tiny_mixture
 from tests.support.drawn_grid import drawn_grid
-from tests.support.ggml import is_multiplied_here
+from tests.support.engine.worker import Choice, Worker, generate, running_worker
+from tests.support.gguf.ggml import is_multiplied_here
 from tests.support.sameness import IS_ON_DEVICE
-from tests.support.worker import Choice, Worker, generate, running_worker
 
 pytestmark = [
     pytest.mark.integration,

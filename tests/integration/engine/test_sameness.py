@@ -7,8 +7,8 @@ import pytest
 
 from jan_serve.ipc.messages import EngineRequest
 from tests.support import sameness
+from tests.support.engine.worker import Choice, Worker, generate
 from tests.support.sameness import assert_same, is_greedy
-from tests.support.worker import Choice, Worker, generate
 
 pytestmark = pytest.mark.integration
 

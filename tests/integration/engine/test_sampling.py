@@ -16,9 +16,9 @@ from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, likely_ids
 from jan_serve.engine.penalties import Penalties
 from jan_serve.errors import InvalidRequest
-from tests.support.models import EXACT
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 from tests.support.watermark import z_score
-from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import InvalidRequest
-from tests.support.models import EXACT
-from tests.support.worker import Worker, generate, running_worker
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

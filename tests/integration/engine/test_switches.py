@@ -12,8 +12,8 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.ipc.messages import EngineRequest
-from tests.support.models import EXACT
-from tests.support.worker import Worker, generate, running_worker
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.ipc.messages import ShutdownRequest
-from tests.support.models import EXACT
-from tests.support.worker import Worker, generate, running_worker
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

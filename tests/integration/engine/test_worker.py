@@ -27,7 +27,7 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
-from tests.support.worker import (
+from tests.support.engine.worker import (
     LIMIT_S,
     Worker,
     WorkerEnded,

@@ -15,8 +15,8 @@ from jan_serve.core.request import RepetitionDetection, Watermark
 from jan_serve.errors import EngineFailure, InvalidRequest
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, SequenceFinished, WrittenChoice, WrittenParts
 from jan_serve.supervisor.models.held_model import WrittenAnswer
-from tests.support.models import EXACT
-from tests.support.worker import Choice, Result, Worker, generate, next_id, running_worker
+from tests.support.engine.worker import Choice, Result, Worker, generate, next_id, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from tests.support.fake_server import fake_server
 from tests.support.processes import wait_until
-from tests.support.served import Served
+from tests.support.servers.fake_server import fake_server
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

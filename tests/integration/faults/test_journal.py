@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from jan_serve.resources import builtin_model
+from tests.support.clients.response_events import Event, events_of
 from tests.support.processes import wait_until
-from tests.support.response_events import Event, events_of
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 pytestmark = [
     pytest.mark.integration,

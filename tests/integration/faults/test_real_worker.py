@@ -17,8 +17,8 @@ from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.child_process import own_command
-from tests.support.engines import FakeResolver
-from tests.support.models import model_folder, tiny_llama
+from tests.support.engine.engines import FakeResolver
+from tests.support.gguf.models import model_folder, tiny_llama
 from tests.support.processes import children, until
 
 __all__ = ["model_folder", "tiny_llama"]

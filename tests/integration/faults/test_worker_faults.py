@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 
 from tests.integration.http.support import COMPLETIONS, complete, rest_of_stream, start_stream, text_of
-from tests.support.fake_server import fake_server
+from tests.support.clients.raw_http import connect, get, post
 from tests.support.processes import wait_until, workers_of
-from tests.support.raw_http import connect, get, post
-from tests.support.served import Served
+from tests.support.servers.fake_server import fake_server
+from tests.support.servers.served import Served
 
 
 def worker_of(server: Served) -> psutil.Process:

@@ -16,10 +16,10 @@ from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMe
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files import ImageHeader, checked_header, shown_size
 from tests.integration.helpers.helper_pools import helper_pool
-from tests.support import pdfs
-from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
+from tests.support.media import pdfs
+from tests.support.media.pictures import RED, encoded, picture, png_chunk, png_header
+from tests.support.media.sounds import wav
 from tests.support.processes import children
-from tests.support.sounds import wav
 
 pytestmark = pytest.mark.anyio
 

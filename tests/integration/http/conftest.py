@@ -9,10 +9,10 @@ import pytest
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import N_CTX, serving_models
-from tests.support.models import exact_llama as exact_llama
-from tests.support.models import model_folder as model_folder
-from tests.support.models import tiny_bert as tiny_bert
-from tests.support.served import Served
+from tests.support.gguf.models import exact_llama as exact_llama
+from tests.support.gguf.models import model_folder as model_folder
+from tests.support.gguf.models import tiny_bert as tiny_bert
+from tests.support.servers.served import Served
 
 
 @pytest.fixture(scope="package")

@@ -14,9 +14,9 @@ from typing import Any, Final
 import psutil
 
 from tests.support import processes
+from tests.support.clients.raw_http import RawConnection, RawResponse, get, post, post_bytes
 from tests.support.processes import wait_until
-from tests.support.raw_http import RawConnection, RawResponse, get, post, post_bytes
-from tests.support.served import Served, serving
+from tests.support.servers.served import Served, serving
 
 COMPLETIONS: Final = "/v1/completions"
 CHATS: Final = "/v1/chat/completions"

@@ -13,10 +13,10 @@ import pytest
 
 from models.recipe.projector_fixtures import write_tiny_hearing_projector, write_tiny_projector
 from tests.integration.http.support import serving_models
-from tests.support.pictures import data_url, picture
+from tests.support.clients.raw_http import get, post
+from tests.support.media.pictures import data_url, picture
+from tests.support.media.sounds import flac, mp3, tone, wav
 from tests.support.processes import wait_until
-from tests.support.raw_http import get, post
-from tests.support.sounds import flac, mp3, tone, wav
 
 pytestmark = pytest.mark.integration
 

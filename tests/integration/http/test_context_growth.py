@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import serving_models
-from tests.support.raw_http import get, post
+from tests.support.clients.raw_http import get, post
 
 pytestmark = pytest.mark.integration
 

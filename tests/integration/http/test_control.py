@@ -20,9 +20,9 @@ from tests.integration.http.support import (
     text_of,
     workers_of,
 )
+from tests.support.clients.raw_http import RawResponse, get, post
 from tests.support.processes import wait_until
-from tests.support.raw_http import RawResponse, get, post
-from tests.support.served import Served
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ import pytest
 from models.recipe.projector_fixtures import write_tiny_hearing_projector, write_tiny_projector
 from tests.integration.http.support import CHATS, serving_models
 from tests.integration.http.test_deaths_of_kinds import TEXT, WARM, asked, lasting
-from tests.support.pictures import data_url, picture
+from tests.support.clients.raw_http import RawResponse, get, post
+from tests.support.media.pictures import data_url, picture
+from tests.support.media.sounds import tone, wav
 from tests.support.processes import wait_until, workers_of
-from tests.support.raw_http import RawResponse, get, post
-from tests.support.served import Served
-from tests.support.sounds import tone, wav
+from tests.support.servers.served import Served
 
 pytestmark = [
     pytest.mark.integration,

@@ -14,10 +14,10 @@ import pytest
 from models.recipe.projector_fixtures import write_tiny_projector
 from models.recipe.reranker_fixtures import write_decoder_reranker
 from tests.integration.http.support import serving_models
-from tests.support.pictures import RED, data_url, picture
+from tests.support.clients.raw_http import get, post
+from tests.support.media.pictures import RED, data_url, picture
 from tests.support.processes import wait_until, workers_of
-from tests.support.raw_http import get, post
-from tests.support.served import Served
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

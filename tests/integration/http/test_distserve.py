@@ -15,10 +15,10 @@ import pytest
 
 from tests.integration.http.relay import Relay
 from tests.integration.http.support import metric, serving_models
-from tests.support.models import tiny_llama as tiny_llama
+from tests.support.clients.raw_http import get, post
+from tests.support.gguf.models import tiny_llama as tiny_llama
 from tests.support.processes import wait_until
-from tests.support.raw_http import get, post
-from tests.support.served import Served
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

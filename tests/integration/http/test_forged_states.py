@@ -30,9 +30,9 @@ from jan_serve.supervisor.kv_transfer.peer_connection import (
 )
 from jan_serve.supervisor.kv_transfer.state_transfer import pull
 from tests.integration.http.test_distserve import COMPLETION, Engine, engine, prefilled, resumed
-from tests.support.models import exact_llama as exact_llama
+from tests.support.clients.raw_http import get, post
+from tests.support.gguf.models import exact_llama as exact_llama
 from tests.support.processes import wait_until
-from tests.support.raw_http import get, post
 from tests.unit.supervisor.kv_transfer.peers import FakeWorker
 
 pytestmark = pytest.mark.integration

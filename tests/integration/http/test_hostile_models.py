@@ -11,10 +11,10 @@ import pytest
 from models.recipe.fixtures import write_tiny_bert, write_tiny_llama
 from models.recipe.projector_fixtures import write_tiny_qwen2vl
 from tests.integration.http.support import serving_models
+from tests.support.clients.raw_http import post
 from tests.support.drawn_grid import some
-from tests.support.gguf_edits import Kind, edited
-from tests.support.raw_http import post
-from tests.support.worker import WorkerEnded, running_worker
+from tests.support.engine.worker import WorkerEnded, running_worker
+from tests.support.gguf.gguf_edits import Kind, edited
 
 pytestmark = pytest.mark.integration
 

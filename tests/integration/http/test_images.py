@@ -12,9 +12,9 @@ from PIL import Image
 
 from models.recipe.projector_fixtures import EncoderShape, write_projector, write_tiny_projector
 from tests.integration.http.support import serving_models
-from tests.support.pictures import BLUE, RED, data_url, encoded, picture, png_bomb, png_header
+from tests.support.clients.raw_http import get, post
+from tests.support.media.pictures import BLUE, RED, data_url, encoded, picture, png_bomb, png_header
 from tests.support.processes import wait_until
-from tests.support.raw_http import get, post
 
 pytestmark = pytest.mark.integration
 

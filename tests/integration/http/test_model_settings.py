@@ -12,9 +12,9 @@ import pytest
 
 from models.recipe.lora_file import llama_shapes, write_lora
 from tests.integration.http.support import EXACT_FLAGS, error_of, metric
+from tests.support.clients.raw_http import get, post
 from tests.support.processes import wait_until
-from tests.support.raw_http import get, post
-from tests.support.served import Served, serving
+from tests.support.servers.served import Served, serving
 
 TABLE: Final = """\
 data_dir = "data"

@@ -34,10 +34,10 @@ from tests.integration.http.support import (
     texts,
     workers_of,
 )
+from tests.support.clients.raw_http import connect, get, post, post_bytes
 from tests.support.ports import held_port
 from tests.support.processes import alive, wait_until
-from tests.support.raw_http import connect, get, post, post_bytes
-from tests.support.served import Served, serving
+from tests.support.servers.served import Served, serving
 
 pytestmark = pytest.mark.integration
 

@@ -39,9 +39,9 @@ from tests.integration.http.support import (
     texts,
     workers_of,
 )
+from tests.support.clients.raw_http import connect, get, post, post_bytes
 from tests.support.processes import wait_until
-from tests.support.raw_http import connect, get, post, post_bytes
-from tests.support.served import Served
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from tests.integration.http.support import CHATS, payloads, serving_models
-from tests.support.raw_http import post
+from tests.support.clients.raw_http import post
 
 WEATHER: dict[str, Any] = {
     "type": "object",

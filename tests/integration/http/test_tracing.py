@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import serving_models
-from tests.support.raw_http import post
+from tests.support.clients.raw_http import post
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "the secret"}], "max_tokens": 3}

@@ -17,8 +17,8 @@ import pytest
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from models.recipe import fixtures
 from tests.integration.http.support import LONG_CTX, VOCABULARY, complete, serving_models, text_of, workers_of
-from tests.support.raw_http import RawResponse, get, post
-from tests.support.served import Served
+from tests.support.clients.raw_http import RawResponse, get, post
+from tests.support.servers.served import Served
 from tests.unit.store.gguf_builder import F32, GgufBytes, Tensor
 
 pytestmark = pytest.mark.integration

@@ -12,8 +12,8 @@ import pytest
 
 from models.recipe.lora_file import llama_shapes, write_lora
 from tests.integration.http.support import GREEDY, serving_models
-from tests.support.raw_http import get, post
-from tests.support.served import Served
+from tests.support.clients.raw_http import get, post
+from tests.support.servers.served import Served
 
 PROMPT: Final = "the people said that"
 

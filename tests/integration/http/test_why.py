@@ -18,9 +18,9 @@ import pytest
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import COMPLETIONS, LONG_CTX, serving_models, workers_of
+from tests.support.clients.raw_http import get, post
 from tests.support.processes import wait_until
-from tests.support.raw_http import get, post
-from tests.support.served import Served
+from tests.support.servers.served import Served
 
 NAMES = ("read_file", "write_file", "run_command")
 HI = [{"role": "user", "content": "Hi"}]

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.drawn_grid import drawn_grid
-from tests.support.ggml import Array, Ggml
+from tests.support.gguf.ggml import Array, Ggml
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.drawn_grid import drawn_grid
-from tests.support.ggml import Array, Ggml, is_multiplied_here
+from tests.support.gguf.ggml import Array, Ggml, is_multiplied_here
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from models.recipe.fixtures import write_tiny_llama
-from tests.support.worker import running_worker
+from tests.support.engine.worker import running_worker
 
 pytestmark = pytest.mark.integration
 

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from tests.support.models import exact_llama as exact_llama
-from tests.support.models import model_folder as model_folder
+from tests.support.gguf.models import exact_llama as exact_llama
+from tests.support.gguf.models import model_folder as model_folder

@@ -15,12 +15,12 @@ from jan_serve.dialects.registry import DialectFactory
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fake_hub import FakeRepo, running_hub
-from tests.support.fronts import make_settings
-from tests.support.managed import add_model, listening, managed_app
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fake_hub import FakeRepo, running_hub
+from tests.support.servers.fronts import make_settings
+from tests.support.servers.managed import add_model, listening, managed_app
 
 
 def document(*dialects: DialectFactory) -> dict[str, Any]:

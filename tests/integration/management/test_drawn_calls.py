@@ -14,8 +14,8 @@ import schemathesis
 
 from tests.integration.management.drawn_management import document, serving_in_thread
 from tests.integration.store.conftest import FILE, REPO
+from tests.support.clients.raw_http import get
 from tests.support.drawn_calls import CHECKS, draw_calls
-from tests.support.raw_http import get
 
 pytestmark = pytest.mark.integration
 

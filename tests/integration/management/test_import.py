@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.managed import managed_app
+from tests.support.servers.managed import managed_app
 from tests.unit.store.imports.support import DIGEST, MODEL, ollama_model, write
 
 pytestmark = pytest.mark.anyio

@@ -15,9 +15,9 @@ import schemathesis
 from jan_serve.dialects.registry import lmstudio_dialect, ollama_dialect
 from tests.integration.management.drawn_management import document, serving_in_thread
 from tests.integration.store.conftest import FILE, REPO
+from tests.support.clients.raw_http import get
 from tests.support.drawn_calls import CHECKS, draw_calls
-from tests.support.managed import add_model
-from tests.support.raw_http import get
+from tests.support.servers.managed import add_model
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 pytestmark = pytest.mark.integration

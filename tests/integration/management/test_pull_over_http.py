@@ -14,10 +14,10 @@ import pytest
 from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import REPO
 from tests.integration.store.conftest import hub as hub
-from tests.support.fake_hub import FakeHub, FakeRepo, Fault
-from tests.support.fronts import raw_client, raw_post
-from tests.support.managed import Managed, add_model, listening, managed_app
 from tests.support.processes import until
+from tests.support.servers.fake_hub import FakeHub, FakeRepo, Fault
+from tests.support.servers.fronts import raw_client, raw_post
+from tests.support.servers.managed import Managed, add_model, listening, managed_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

@@ -14,11 +14,11 @@ import pytest
 from jan_serve.store.hub.hub_http import RetryPolicy
 from tests.integration.store.conftest import FILE, REPO
 from tests.integration.store.conftest import hub as hub
-from tests.support.engines import Gate
-from tests.support.fake_hub import FakeHub, Fault
-from tests.support.fronts import raw_client, raw_post
-from tests.support.managed import Managed, add_model, listening, managed_app
+from tests.support.engine.engines import Gate
 from tests.support.processes import alive, until
+from tests.support.servers.fake_hub import FakeHub, Fault
+from tests.support.servers.fronts import raw_client, raw_post
+from tests.support.servers.managed import Managed, add_model, listening, managed_app
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from tests.support.fake_server import fake_server
+from tests.support.clients.raw_http import connect, post, post_bytes
 from tests.support.processes import wait_until, workers_of
-from tests.support.raw_http import connect, post, post_bytes
-from tests.support.served import Served, serving
+from tests.support.servers.fake_server import fake_server
+from tests.support.servers.served import Served, serving
 
 pytestmark = pytest.mark.integration
 
@@ -153,7 +153,7 @@ _OFFLINE: Final = """
 import fcntl, json, socket, struct, sys
 sys.path[:0] = [sys.argv[1]]
 from pathlib import Path
-from tests.support.served import serving
+from tests.support.servers.served import serving
 from tests.integration.management.test_servers import Client
 with socket.socket() as sock:  # the loopback of a new namespace is down
     fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 1))

@@ -16,7 +16,7 @@ import pytest
 from jan_serve.mcp.server_file import McpServer, read_servers
 from jan_serve.mcp.sessions import McpLimits, McpServers
 from jan_serve.mcp.tools import MAX_TEXT, MAX_TOOLS
-from tests.support.mcp_server import LIES, NAMES, entry, http_server
+from tests.support.servers.mcp_server import LIES, NAMES, entry, http_server
 
 pytestmark = pytest.mark.anyio
 

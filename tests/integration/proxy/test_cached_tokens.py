@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.http.support import EXACT_FLAGS
-from tests.support.fake_nodes import running_proxy
-from tests.support.raw_http import post
-from tests.support.served import serving
+from tests.support.clients.raw_http import post
+from tests.support.servers.fake_nodes import running_proxy
+from tests.support.servers.served import serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio]
 

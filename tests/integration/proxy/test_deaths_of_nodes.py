@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from tests.chaos.world import write_exact
+from tests.support.clients.raw_http import get
 from tests.support.processes import wait_until, workers_of
-from tests.support.proxied import member, nodes_of, proxying
-from tests.support.raw_http import get
+from tests.support.servers.proxied import member, nodes_of, proxying
 
 pytestmark = pytest.mark.integration
 

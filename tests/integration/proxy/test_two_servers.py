@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.clients.raw_http import post
 from tests.support.processes import wait_until
-from tests.support.proxied import member, nodes_of, proxying
-from tests.support.raw_http import post
-from tests.support.served import Served
+from tests.support.servers.proxied import member, nodes_of, proxying
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from jan_serve.engine.llama import backend, rpc
 from jan_serve.errors import SettingsError
 from models.recipe.fixtures import write_tiny_llama, write_tiny_recurrent
 from models.recipe.mixture_fixtures import write_tiny_mixture
-from tests.support.models import model_folder as model_folder
+from tests.support.gguf.models import model_folder as model_folder
 
 
 @pytest.fixture(scope="session", autouse=True)

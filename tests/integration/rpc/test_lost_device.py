@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.rpc.lending import lending
+from tests.support.clients.raw_http import connect, get, post_bytes
 from tests.support.processes import wait_until
-from tests.support.raw_http import connect, get, post_bytes
-from tests.support.served import serving
+from tests.support.servers.served import serving
 
 pytestmark = pytest.mark.integration
 MIB = 1 << 20

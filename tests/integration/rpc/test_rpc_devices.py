@@ -13,8 +13,8 @@ from jan_serve.core.placement import PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.store.gguf.model_file import read_model_file
 from tests.integration.rpc.lending import Lender, lending
-from tests.support.models import EXACT
-from tests.support.worker import Worker, WorkerEnded, generate, running_worker
+from tests.support.engine.worker import Worker, WorkerEnded, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 MIB = 1 << 20

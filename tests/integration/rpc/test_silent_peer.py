@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from tests.integration.rpc.lending import Lender, lending
+from tests.support.clients.raw_http import connect, get, post_bytes
 from tests.support.processes import wait_until
-from tests.support.raw_http import connect, get, post_bytes
-from tests.support.served import Served, serving
+from tests.support.servers.served import Served, serving
 
 pytestmark = pytest.mark.integration
 MIB = 1 << 20

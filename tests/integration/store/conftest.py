@@ -11,7 +11,7 @@ import pytest
 from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller, PullPlan
 from jan_serve.store.index import ModelRecord
-from tests.support.fake_hub import FakeHub, FakeRepo, running_hub
+from tests.support.servers.fake_hub import FakeHub, FakeRepo, running_hub
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 REPO = "org/Tiny-GGUF"

@@ -13,7 +13,7 @@ import pytest
 from jan_serve.cli.main import main
 from jan_serve.store.model_memory import FreeMemory
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
-from tests.support.fake_hub import FakeRepo, Fault
+from tests.support.servers.fake_hub import FakeRepo, Fault
 
 CANARY = "hf_canary-0123456789"
 FREE = 8_000_000_000

@@ -17,8 +17,8 @@ import pytest
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench
 from tests.support.deadline import deadline
-from tests.support.fake_hub import Fault
 from tests.support.processes import wait_until
+from tests.support.servers.fake_hub import Fault
 
 ROOT = Path(__file__).resolve().parents[3]
 

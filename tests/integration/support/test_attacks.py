@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.attacks import asked_for_health
+from tests.support.clients.attacks import asked_for_health
 from tests.support.processes import wait_until, zombies
 
 

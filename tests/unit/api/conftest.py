@@ -1,1 +1,1 @@
-from tests.support.fronts import client as client
+from tests.support.servers.fronts import client as client

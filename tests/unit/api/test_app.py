@@ -13,7 +13,7 @@ import pytest
 
 from jan_serve.api import app
 from tests.support.documented import document
-from tests.support.fronts import refused
+from tests.support.servers.fronts import refused
 
 pytestmark = pytest.mark.anyio
 

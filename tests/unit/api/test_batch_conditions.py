@@ -11,8 +11,8 @@ import pytest
 
 from jan_serve.api.batch_conditions import BatchConditions, on_battery
 from jan_serve.http.lifecycle import Lifecycle
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import make_settings
+from tests.support.engine.fake_client import FakeModels
+from tests.support.servers.fronts import make_settings
 
 NIGHT = "22:00-06:00"
 

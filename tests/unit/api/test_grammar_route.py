@@ -9,8 +9,8 @@ import pytest
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import http_client
+from tests.support.engine.fake_client import FakeModels
+from tests.support.servers.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 

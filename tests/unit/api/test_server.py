@@ -17,7 +17,7 @@ from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.store.totals import TotalFiles
 from jan_serve.wiring.parts import ServerParts
 from tests.support.clock import TurnedClock
-from tests.support.fronts import make_settings
+from tests.support.servers.fronts import make_settings
 
 pytestmark = pytest.mark.anyio
 

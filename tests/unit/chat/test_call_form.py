@@ -23,8 +23,8 @@ from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
-from tests.support.call_grammars import call_grammars
+from tests.support.calls.call_grammars import call_grammars
+from tests.support.gguf.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.unit.chat.chat_sessions import TOOLS
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 

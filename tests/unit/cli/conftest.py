@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.main import main
 from jan_serve.config import ServerAddress
-from tests.support.managed import add_model
-from tests.support.served_app import ServedApp, served_app
+from tests.support.servers.managed import add_model
+from tests.support.servers.served_app import ServedApp, served_app
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.managed import add_model
-from tests.support.served_app import ServedApp, served_app
+from tests.support.servers.managed import add_model
+from tests.support.servers.served_app import ServedApp, served_app
 from tests.unit.cli.conftest import Run
 
 COMMANDS = [

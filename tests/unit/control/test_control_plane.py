@@ -13,7 +13,7 @@ from jan_serve.control.control_plane import WeightUpdater, delete_states
 from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest, JanServeError
 from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.supervisor.limits import WorkerLimits
-from tests.support.engines import FakeResolver
+from tests.support.engine.engines import FakeResolver
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 

@@ -38,11 +38,11 @@ from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.paths import reroute
 from jan_serve.http.replies import json_bytes, json_reply
 from jan_serve.http.request_record import RequestRecord
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fake_control import FakeControl
-from tests.support.fronts import http_client, make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.engine.fake_control import FakeControl
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import http_client, make_settings
 
 pytestmark = pytest.mark.anyio
 

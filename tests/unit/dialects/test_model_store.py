@@ -22,8 +22,8 @@ from jan_serve.store.hub.pull import PullPlan
 from jan_serve.store.hub.references import HubReference
 from jan_serve.store.hub.repository import HubFile, HubModel
 from jan_serve.store.index import ModelRecord, Source
-from tests.support.managed import Managed, add_model, managed_app
-from tests.support.thread_engine import THREAD_ENGINE, thread_engines
+from tests.support.engine.thread_engine import THREAD_ENGINE, thread_engines
+from tests.support.servers.managed import Managed, add_model, managed_app
 from tests.unit.store.gguf_builder import GgufBytes, strings_key, uint_key
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService, Names, RunningRequests, exact_name
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
 
 SEED = 77
 

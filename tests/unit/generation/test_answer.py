@@ -22,7 +22,7 @@ from jan_serve.generation.decisions import Option, Question, decide
 from jan_serve.generation.ports import EngineClient
 from jan_serve.generation.service import GenerationService, LeasedModel, RunningRequests
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, ResumeState, StateKept
-from tests.support.fake_client import FakeClient, FakeModels, endings, saying
+from tests.support.engine.fake_client import FakeClient, FakeModels, endings, saying
 from tests.unit.generation.support import collect, preparer, service_over
 
 pytestmark = pytest.mark.anyio

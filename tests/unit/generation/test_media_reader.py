@@ -14,9 +14,9 @@ from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedCon
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import PreparedRequest
 from jan_serve.image_files import MAX_FILE_BYTES
-from tests.support.decoding import InlineDecoder
-from tests.support.fake_client import FakeClient, fake_facts
-from tests.support.pictures import BLUE, RED, data_url, picture, png_header
+from tests.support.engine.fake_client import FakeClient, fake_facts
+from tests.support.helpers.decoding import InlineDecoder
+from tests.support.media.pictures import BLUE, RED, data_url, picture, png_header
 from tests.unit.generation.support import preparer
 
 pytestmark = pytest.mark.anyio

@@ -26,9 +26,9 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.prepare import RANDOM_SEED_BITS, PreparedRequest, RequestPreparer, draw_seed
 from jan_serve.generation.profiles import ModelProfile, TemplateOverride
 from jan_serve.ipc.messages import EngineRequest
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, fake_facts
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeClient, fake_facts
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
 from tests.unit.generation.support import preparer
 
 pytestmark = pytest.mark.anyio

@@ -26,9 +26,9 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.prepare import RequestPreparer, chosen_adapters
 from jan_serve.generation.profiles import ModelProfile, TemplateOverride, template_of, with_defaults
 from jan_serve.ipc.messages import AdapterUse
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, fake_facts
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeClient, fake_facts
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
 
 pytestmark = pytest.mark.anyio
 

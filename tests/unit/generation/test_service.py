@@ -40,7 +40,7 @@ from jan_serve.generation.service import (
     name_or_default,
 )
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
-from tests.support.fake_client import FakeClient, FakeModels, endings, failing, saying
+from tests.support.engine.fake_client import FakeClient, FakeModels, endings, failing, saying
 from tests.unit.generation.support import collect, service_over
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from jan_serve.http import draining_server
 from jan_serve.http.draining_server import DrainingServer, server_config
 from jan_serve.http.lifecycle import Lifecycle
-from tests.support.fronts import raw_client
+from tests.support.servers.fronts import raw_client
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from jan_serve.errors import SettingsError
 from jan_serve.http.tracing import Tracing
-from tests.support.fake_client import FakeClient, FakeModels, failing, fake_facts
-from tests.support.fronts import http_client
-from tests.support.journaled import journaled_server
+from tests.support.engine.fake_client import FakeClient, FakeModels, failing, fake_facts
+from tests.support.servers.fronts import http_client
+from tests.support.servers.journaled import journaled_server
 from tests.support.spans import Spans, context, kept_spans
 
 pytestmark = pytest.mark.anyio

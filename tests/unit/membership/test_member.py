@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.daemon.running import ServerObserver
 from jan_serve.membership.member import Membership, ProxyMember, Registration, node_url
-from tests.support.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
+from tests.support.servers.fake_nodes import FakeNode, Received, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
 ADDED = sending(reply("Added successfully", x_jan_serve_node="it"))

@@ -13,7 +13,7 @@ from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role
 from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.store.files import write_atomically
-from tests.support.fake_nodes import FakeNode, fake_nodes, running_proxy
+from tests.support.servers.fake_nodes import FakeNode, fake_nodes, running_proxy
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from jan_serve.core.models import HeaderFacts, Variant, VariantMessage
 from jan_serve.errors import ModelNotFound
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source, VariantIndex
 from jan_serve.store.resolve import ModelResolver
-from tests.support.managed import add_model
+from tests.support.servers.managed import add_model
 
 RECORD = ModelRecord(
     name="org/repo/m-Q8_0",

@@ -14,7 +14,7 @@ from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver
-from tests.support.managed import add_model
+from tests.support.servers.managed import add_model
 from tests.unit.core.test_measurements import OLD, changed
 from tests.unit.store.descriptors import no_descriptors
 

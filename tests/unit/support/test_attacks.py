@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.attacks import Health, read_health
+from tests.support.clients.attacks import Health, read_health
 
 
 def test_a_line_that_is_cut_short_is_no_answer() -> None:

@@ -18,7 +18,7 @@ from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
 from models.recipe.lora_file import llama_shapes, write_lora
 from models.recipe.projector_fixtures import write_tiny_projector
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 WIDTH = 32

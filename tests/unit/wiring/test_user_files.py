@@ -18,7 +18,7 @@ from jan_serve.wiring.user_files import (
     TemplateFiles,
     read_template,
 )
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 
 SHIPPED = {"json": 'root ::= "{}"', "list": 'root ::= "-"'}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.http.guards import lingering
-from tests.support.fronts import live_server, raw_client, raw_post
+from tests.support.servers.fronts import live_server, raw_client, raw_post
 
 pytestmark = pytest.mark.anyio
 

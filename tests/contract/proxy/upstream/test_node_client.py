@@ -14,7 +14,7 @@ from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import NodeNetworks, parse_node_url
 from jan_serve.proxy.upstream.node_client import NodeClient, OutsideNetworks
 from tests.support.clock import TurnedClock
-from tests.support.fake_nodes import FakeNode, Received, fake_nodes
+from tests.support.servers.fake_nodes import FakeNode, Received, fake_nodes
 
 pytestmark = pytest.mark.anyio
 

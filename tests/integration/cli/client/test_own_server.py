@@ -18,7 +18,7 @@ from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError
 from jan_serve.config import LoadedSettings, ServerAddress, load_settings
 from jan_serve.supervisor.workers import child_process
 from tests.support.ports import held_port
-from tests.support.served_app import ServedApp
+from tests.support.servers.served_app import ServedApp
 
 URL = "http://127.0.0.1:9"
 SERVER = f"""\

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.managed import add_model
+from tests.support.servers.managed import add_model
 from tests.support.terminal import TAB, terminal
 from tests.unit.cli.conftest import Run
 

@@ -13,8 +13,8 @@ import pytest
 from jan_serve.cli.main import main
 from tests.support.kept_logging import keep_logging as keep_logging
 from tests.support.processes import wait_until
-from tests.support.proxied import JOIN_LIMIT_S, nodes_of, proxying
-from tests.support.served_app import ServedApp
+from tests.support.servers.proxied import JOIN_LIMIT_S, nodes_of, proxying
+from tests.support.servers.served_app import ServedApp
 from tests.unit.cli.conftest import Run
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jan_serve.ipc.messages import ShutdownRequest
-from tests.support.models import EXACT
-from tests.support.worker import Prompt, Worker, generate, running_worker
+from tests.support.engine.worker import Prompt, Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

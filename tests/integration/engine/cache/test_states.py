@@ -20,8 +20,8 @@ from jan_serve.ipc.messages import (
     StateStored,
     StoreState,
 )
-from tests.support.models import EXACT
-from tests.support.worker import Result, Worker, generate, next_id, running_worker
+from tests.support.engine.worker import Result, Worker, generate, next_id, running_worker
+from tests.support.gguf.models import EXACT
 
 PROMPT = (
     "Once upon a time there was a server that computed a prompt, and another one that went on from there."

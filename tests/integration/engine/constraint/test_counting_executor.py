@@ -31,9 +31,9 @@ from jan_serve.errors import EngineFailure, GrammarTooComplex, UnsupportedSchema
 from jan_serve.generation.constraint.call_frame import call_marks, starts
 from jan_serve.lark_matcher import made_matcher
 from tests.conformance.uniqueness_oracle import UniquenessOracle
-from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
-from tests.support.call_grammars import call_grammars
+from tests.support.calls.call_grammars import call_grammars
 from tests.support.drawn_grid import drawn_grid
+from tests.support.gguf.byte_vocabulary import byte_vocabulary, pieces_of
 
 MOST = 5_000
 RAW = [f for f in FORMATS if not isinstance(f.calls.arguments, JsonArguments | PythonArguments)]

@@ -26,10 +26,10 @@ from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.constraint.tool_grammar import has_free_text
 from tests.conformance.uniqueness_oracle import UniquenessOracle
 from tests.integration.engine.constraint.test_uniqueness_executor import FACTORY, LOGITS, PIECES
-from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
-from tests.support.call_grammars import call_grammars
-from tests.support.catalogues import HARD
+from tests.support.calls.call_grammars import call_grammars
+from tests.support.calls.catalogues import HARD
 from tests.support.drawn_grid import drawn_grid, some
+from tests.support.gguf.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.tables import table
 from tests.unit.constraint.matching import belongs
 

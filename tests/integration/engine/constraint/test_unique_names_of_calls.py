@@ -17,8 +17,8 @@ from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
-from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
-from tests.support.call_grammars import call_grammars
+from tests.support.calls.call_grammars import call_grammars
+from tests.support.gguf.byte_vocabulary import byte_vocabulary, pieces_of
 
 JSON = [form for form in FORMATS if isinstance(form.calls.arguments, JsonArguments)]
 CLOSED = {"additionalProperties": False}

@@ -17,8 +17,8 @@ from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from jan_serve.errors import EngineFailure
-from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.drawn_grid import some
+from tests.support.gguf.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.tables import table
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']

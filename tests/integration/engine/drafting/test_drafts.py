@@ -11,9 +11,9 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.request import RepetitionDetection
 from jan_serve.errors import SettingsError
-from tests.support.models import EXACT
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 from tests.support.sameness import assert_same
-from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 

@@ -14,9 +14,9 @@ from jan_serve.core.constraint import CompiledGrammar
 from models.recipe.corpus.mixture import examples
 from models.recipe.head.head_file import write_with_head
 from models.recipe.mtp_fixtures import Knows, write_tiny_mtp, write_tiny_recurrent_mtp
-from tests.support.models import EXACT
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 from tests.support.sameness import assert_same
-from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 

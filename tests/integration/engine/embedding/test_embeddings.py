@@ -18,8 +18,8 @@ from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, AdapterFile, AdapterUse, Chunk, Embedded, EmbedRequest, Step
 from models.recipe.lora_file import llama_shapes, write_lora
 from tests.support.drawn_grid import drawn_grid
-from tests.support.models import EXACT
-from tests.support.worker import Worker, generate, next_id, running_worker
+from tests.support.engine.worker import Worker, generate, next_id, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

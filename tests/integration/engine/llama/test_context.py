@@ -24,7 +24,7 @@ from jan_serve.engine.llama.context import (
 )
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import InsufficientMemory, JanServeError, SettingsError
-from tests.support.models import EXACT
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

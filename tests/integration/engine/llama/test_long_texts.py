@@ -15,7 +15,7 @@ from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.tokenizing import MoreTokens, TextCuts, TextTokenizer, finish
 from jan_serve.errors import InvalidRequest
 from tests.support.drawn_grid import some
-from tests.support.vocabulary_files import KINDS, SPECIAL, USER, WORDS, VocabularyFile, write_vocabulary
+from tests.support.gguf.vocabulary_files import KINDS, SPECIAL, USER, WORDS, VocabularyFile, write_vocabulary
 
 pytestmark = pytest.mark.integration
 

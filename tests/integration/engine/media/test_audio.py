@@ -18,9 +18,9 @@ from models.recipe.projector_fixtures import (
 )
 from tests.integration.engine.media.images import picture
 from tests.integration.engine.media.mtmd_reference import helper_logprobs
-from tests.support.models import EXACT
-from tests.support.sounds import heard
-from tests.support.worker import Worker, generate, running_worker
+from tests.support.engine.worker import Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
+from tests.support.media.sounds import heard
 
 pytestmark = pytest.mark.integration
 

@@ -23,8 +23,8 @@ from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector
 from tests.integration.engine.media.images import picture, unseen
 from tests.integration.engine.media.mtmd_reference import helper_logprobs
 from tests.support.drawn_grid import drawn_grid
-from tests.support.models import EXACT
-from tests.support.worker import Result, Worker, generate, running_worker
+from tests.support.engine.worker import Result, Worker, generate, running_worker
+from tests.support.gguf.models import EXACT
 
 pytestmark = pytest.mark.integration
 

@@ -12,9 +12,9 @@ import pytest
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.ipc.messages import AbortRequest
 from jan_serve.ipc.scoring import OptionQuestion, WeighOptions
-from tests.support.models import EXACT
-from tests.support.raw_llama import RawLlama, raw_llama
-from tests.support.worker import Worker, next_id, running_worker
+from tests.support.engine.worker import Worker, next_id, running_worker
+from tests.support.gguf.models import EXACT
+from tests.support.gguf.raw_llama import RawLlama, raw_llama
 
 pytestmark = pytest.mark.integration
 

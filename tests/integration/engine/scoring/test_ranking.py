@@ -12,9 +12,9 @@ from jan_serve.errors import ContextLengthExceeded, UnsupportedOperation
 from jan_serve.ipc.messages import AbortRequest, Chunk, Embedded, Step
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest
 from models.recipe.reranker_fixtures import RERANK_TEMPLATE
-from tests.support.models import EXACT
-from tests.support.raw_llama import RawLlama, raw_llama
-from tests.support.worker import Worker, generate, next_id, running_worker
+from tests.support.engine.worker import Worker, generate, next_id, running_worker
+from tests.support.gguf.models import EXACT
+from tests.support.gguf.raw_llama import RawLlama, raw_llama
 
 pytestmark = pytest.mark.integration
 

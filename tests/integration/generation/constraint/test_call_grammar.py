@@ -21,8 +21,8 @@ from jan_serve.core.events import TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.generation.constraint.tool_grammar import long_bounds
-from tests.support.call_grammars import call_grammars, call_trees
-from tests.support.catalogues import HARD, Hard
+from tests.support.calls.call_grammars import call_grammars, call_trees
+from tests.support.calls.catalogues import HARD, Hard
 from tests.unit.constraint.recognizer import matches
 from tests.unit.constraint.sampling import Sampler
 

@@ -27,8 +27,8 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest, CompileTool
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.integration.generation.constraint.test_call_grammar import TOOLS
-from tests.support.call_grammars import call_grammars, call_trees
-from tests.support.compiling import translate_inline
+from tests.support.calls.call_grammars import call_grammars, call_trees
+from tests.support.helpers.compiling import translate_inline
 from tests.unit.constraint.sampling import Sampler
 
 pytestmark = pytest.mark.anyio

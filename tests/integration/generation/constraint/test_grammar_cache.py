@@ -25,7 +25,7 @@ from jan_serve.generation.constraint.compile_tools import join_calls
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest
 from tests.support.clock import TurnedClock
-from tests.support.compiling import translate_inline
+from tests.support.helpers.compiling import translate_inline
 
 pytestmark = pytest.mark.anyio
 

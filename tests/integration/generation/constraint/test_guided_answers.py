@@ -17,8 +17,8 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.answer_plan import AnswerConstraint, ChatPlan
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
-from tests.support.compiling import translate_inline
+from tests.support.gguf.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
+from tests.support.helpers.compiling import translate_inline
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.messages import Tool
 from jan_serve.errors import UnsupportedSchema
-from tests.support.call_grammars import call_trees
+from tests.support.calls.call_grammars import call_trees
+from tests.support.calls.judged_calls import NOTATIONS, CallJudge
 from tests.support.drawn_grid import some
-from tests.support.judged_calls import NOTATIONS, CallJudge
 from tests.support.tables import table
 from tests.unit.constraint.sampling import Sampler
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.integration.http.support import COMPLETIONS, assert_clean_log, error_of, serving_models
-from tests.support.raw_http import get, post
-from tests.support.served import Served
+from tests.support.clients.raw_http import get, post
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

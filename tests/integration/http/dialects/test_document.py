@@ -12,9 +12,9 @@ import schemathesis
 from jsonschema import Draft202012Validator
 
 from tests.integration.http.support import GREEDY, payloads, serving_models
+from tests.support.clients.raw_http import get, post
 from tests.support.drawn_calls import draw_calls
-from tests.support.raw_http import get, post
-from tests.support.served import Served
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.http.support import error_of, payloads
-from tests.support.raw_http import get, post
+from tests.support.clients.raw_http import get, post
 
 GAP: dict[str, Any] = {"input_prefix": "def add(a, b):\n    return ", "input_suffix": "\n", "temperature": 0}
 

@@ -11,10 +11,10 @@ import pytest
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import ENDLESS, LONG_CTX, metric, payloads, serving_models
-from tests.support.models import tiny_judge as tiny_judge
-from tests.support.models import tiny_reranker as tiny_reranker
+from tests.support.clients.raw_http import RawResponse, connect, get, post, post_bytes
+from tests.support.gguf.models import tiny_judge as tiny_judge
+from tests.support.gguf.models import tiny_reranker as tiny_reranker
 from tests.support.processes import wait_until
-from tests.support.raw_http import RawResponse, connect, get, post, post_bytes
 
 pytestmark = pytest.mark.integration
 

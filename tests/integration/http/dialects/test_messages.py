@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.agent_session import TURNS, agent_requests
 from tests.integration.http.support import N_CTX, serving_models
-from tests.support.message_events import events_of, replayed
-from tests.support.raw_http import RawResponse, post
+from tests.support.clients.message_events import events_of, replayed
+from tests.support.clients.raw_http import RawResponse, post
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ import openai
 import pytest
 
 from tests.integration.http.support import N_CTX
-from tests.support.raw_http import post
-from tests.support.served import Served
+from tests.support.clients.raw_http import post
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

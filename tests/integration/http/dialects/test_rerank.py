@@ -15,9 +15,9 @@ import pytest
 from models.recipe.fixtures import write_tiny_llama
 from models.recipe.reranker_fixtures import RERANK_TEMPLATE, write_decoder_reranker
 from tests.integration.http.support import error_of, serving_models
-from tests.support.raw_http import post
-from tests.support.raw_llama import raw_llama
-from tests.support.served import Served
+from tests.support.clients.raw_http import post
+from tests.support.gguf.raw_llama import raw_llama
+from tests.support.servers.served import Served
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ import pytest
 import schemathesis
 
 from tests.integration.http.support import Healthy, serving_models
+from tests.support.clients.raw_http import get
 from tests.support.documented import document
 from tests.support.drawn_calls import CHECKS, draw_calls
-from tests.support.raw_http import get
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from huggingface_hub import InferenceClient
 
-from tests.support.raw_http import RawResponse, get, post
+from tests.support.clients.raw_http import RawResponse, get, post
 from tests.support.watermark import z_score
 
 HELLO = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"

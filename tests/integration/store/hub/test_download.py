@@ -23,8 +23,8 @@ from jan_serve.store.hub.download import Download, PartialFolder
 from jan_serve.store.hub.hub_http import RetryPolicy
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
-from tests.support.fake_hub import Fault
 from tests.support.processes import until
+from tests.support.servers.fake_hub import Fault
 
 pytestmark = pytest.mark.anyio
 

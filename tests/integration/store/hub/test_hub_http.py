@@ -11,7 +11,7 @@ from jan_serve.errors import HubError, Offline
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
 from jan_serve.store.hub.pull import Puller
 from tests.integration.store.conftest import FILE, QUICK, REPO, Bench
-from tests.support.fake_hub import Fault, running_hub
+from tests.support.servers.fake_hub import Fault, running_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ async def test_where_the_token_may_go(endpoint: str, url: str, sent: bool) -> No
 
 
 async def test_a_list_that_is_a_bomb_is_refused(bench: Bench) -> None:
-    from tests.support.fake_hub import gzip_bomb
+    from tests.support.servers.fake_hub import gzip_bomb
 
     fault = Fault(body=gzip_bomb(200 << 20), headers={"Content-Encoding": "gzip"})
     bench.hub.listing_faults.append(fault)

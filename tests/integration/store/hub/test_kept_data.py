@@ -21,7 +21,7 @@ from jan_serve.errors import (
 )
 from jan_serve.store.hub import download as download_module
 from tests.integration.store.conftest import Bench
-from tests.support.fake_hub import Fault
+from tests.support.servers.fake_hub import Fault
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
-from tests.support.fake_hub import FakeRepo, Fault
+from tests.support.servers.fake_hub import FakeRepo, Fault
 
 pytestmark = pytest.mark.anyio
 

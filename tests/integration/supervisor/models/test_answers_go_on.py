@@ -29,7 +29,7 @@ from jan_serve.supervisor.limits import ManagerLimits, RestartLimits
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from tests.integration.supervisor.models.test_crash_recovery import NO_PAUSE, clocked, status
-from tests.support.engines import Gate, fake_manager
+from tests.support.engine.engines import Gate, fake_manager
 from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio

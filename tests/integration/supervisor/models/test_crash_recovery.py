@@ -30,7 +30,7 @@ from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.child_process import ChildProcess
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.clock import TurnedClock
-from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
+from tests.support.engine.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import children, until, zombies
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import Retention
 from tests.support.clock import TurnedClock
-from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate
+from tests.support.engine.engines import FAKE_ENGINE, FakeResolver, Gate
 from tests.support.processes import alive, children, until
 
 pytestmark = pytest.mark.anyio

@@ -26,7 +26,7 @@ from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.resident_model import ResidentModel
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
-from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
+from tests.support.engine.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
 
 pytestmark = pytest.mark.anyio

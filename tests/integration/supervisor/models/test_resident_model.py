@@ -16,9 +16,9 @@ from jan_serve.supervisor.models.resident_model import (
 )
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 from tests.support.clock import TurnedClock
-from tests.support.engines import FAKE_ENGINE
+from tests.support.engine.engines import FAKE_ENGINE
+from tests.support.engine.residents import NEEDS, resident
 from tests.support.processes import children
-from tests.support.residents import NEEDS, resident
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.child_process import ChildProcess, SpareWorker, child_environment
 from jan_serve.supervisor.workers.worker_process import WorkerProcess
-from tests.support.engines import FAKE_ENGINE, FakeResolver
+from tests.support.engine.engines import FAKE_ENGINE, FakeResolver
 from tests.support.processes import alive, children, until
 
 pytestmark = pytest.mark.anyio

@@ -33,7 +33,7 @@ from jan_serve.supervisor.workers.worker_process import (
     WorkerProcess,
     WorkerState,
 )
-from tests.support.engines import FAKE_ENGINE, Gate
+from tests.support.engine.engines import FAKE_ENGINE, Gate
 from tests.support.processes import alive, until
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models import HeaderFacts, ListedModel, ManagerSnapshot, ModelState, ModelStatus
 from jan_serve.core.placement import DeviceShare
 from jan_serve.errors import InvalidModel
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 from tests.support.processes import until
 
 ON_DISK = ListedModel(

@@ -11,10 +11,10 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.api.management.pulls import Management
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 pytestmark = pytest.mark.anyio
 

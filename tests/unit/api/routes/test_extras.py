@@ -15,7 +15,7 @@ from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
 from jan_serve.store.model_advice import PURPOSES
 from jan_serve.store.model_memory import FreeMemory
-from tests.support.managed import Managed, add_model, managed_app
+from tests.support.servers.managed import Managed, add_model, managed_app
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ import pytest
 
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.log import RecentLog, recent_log
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import NoShutdown, make_settings, serve_app
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import NoShutdown, make_settings, serve_app
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,12 @@ import pytest
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.root import page_router
 from jan_serve.errors import EngineCrashed, ModelNotFound
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeClient, FakeModels, saying
-from tests.support.fronts import http_client, make_settings
+from tests.support.engine.fake_client import FakeClient, FakeModels, saying
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
 from tests.support.page_folder import BROWSER
 from tests.support.page_folder import folder as folder
-from tests.support.rendering import render_inline
+from tests.support.servers.fronts import http_client, make_settings
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.session import ChatSession
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.config import ServerAddress
-from tests.support.served_app import ServedApp
+from tests.support.servers.served_app import ServedApp
 
 
 @pytest.fixture

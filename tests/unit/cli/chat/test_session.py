@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.chat.session import COMMANDS, ChatSession, is_complete, message_of
-from tests.support.pdfs import pdf
-from tests.support.pictures import data_url, picture
+from tests.support.media.pdfs import pdf
+from tests.support.media.pictures import data_url, picture
 from tests.unit.cli.chat.support import chatted
 
 

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import CommandError
 from jan_serve.config import ServerAddress
-from tests.support.served_app import ServedApp
+from tests.support.servers.served_app import ServedApp
 from tests.unit.cli.conftest import Run
 
 

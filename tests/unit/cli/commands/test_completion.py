@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.arguments import complete_catalogue, complete_model
-from tests.support.managed import add_model
+from tests.support.servers.managed import add_model
 from tests.unit.cli.conftest import Run
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.cli.commands.connect import read_facts
 from jan_serve.cli.errors import CommandError
-from tests.support.served_app import ServedApp
+from tests.support.servers.served_app import ServedApp
 from tests.unit.cli.conftest import Run
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.commands.logs import follow_lines, last_lines
-from tests.support.served_app import ServedApp
+from tests.support.servers.served_app import ServedApp
 from tests.unit.cli.conftest import Run
 
 

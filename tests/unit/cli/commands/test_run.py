@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pictures import picture
+from tests.support.media.pictures import picture
 from tests.unit.cli.conftest import Run
 
 

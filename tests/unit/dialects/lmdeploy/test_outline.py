@@ -10,10 +10,10 @@ from jan_serve.api.app import create_app
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.dialects.lmdeploy.outline import is_lmdeploy_body
 from jan_serve.dialects.openai.dialect import openai_dialect
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import http_client, make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import http_client, make_settings
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ from jan_serve.dialects.ollama.serving import (
     time_text,
     token_logprobs,
 )
-from tests.support.fake_client import fake_facts
-from tests.support.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
+from tests.support.engine.fake_client import fake_facts
+from tests.support.engine.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
 END = (

@@ -17,7 +17,7 @@ from jan_serve.dialects.tgi.generate.render import Ending
 from jan_serve.dialects.tgi.serving import Job, NativeRequest, Serving, answer_headers, stream_headers
 from jan_serve.errors import JanServeError
 from jan_serve.http.sse import StreamSettings
-from tests.support.fake_client import FakeModels, fake_facts
+from tests.support.engine.fake_client import FakeModels, fake_facts
 
 NOW = 110.0
 

@@ -26,7 +26,7 @@ from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory
 from jan_serve.ipc.messages import EmbedRequest, EngineSettings
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 from tests.unit.engine.greedy_vocab import GreedyVocab
 
 

@@ -11,7 +11,7 @@ from jan_serve.engine.loading.contexts import default_parallel, with_shorter_con
 from jan_serve.engine.loading.loader import resolved
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 
 
 def settings_of(n_gpu_layers: int, **settings: Any) -> EngineSettings:

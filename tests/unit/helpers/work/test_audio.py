@@ -11,7 +11,7 @@ import pytest
 from jan_serve.audio_files import checked_header
 from jan_serve.errors import InvalidAudio
 from jan_serve.helpers.work.audio import decoded
-from tests.support.sounds import flac, mp3, tone, wav
+from tests.support.media.sounds import flac, mp3, tone, wav
 
 
 def samples(data: bytes, rate: int = 16_000) -> list[float]:

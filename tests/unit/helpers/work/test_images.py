@@ -9,7 +9,7 @@ from PIL import Image
 from jan_serve.errors import InvalidImage
 from jan_serve.helpers.work.images import decoded
 from jan_serve.image_files import ImageHeader, checked_header
-from tests.support.pictures import BLUE, RED, encoded, picture, png_bomb, png_chunk
+from tests.support.media.pictures import BLUE, RED, encoded, picture, png_bomb, png_chunk
 
 SIZE = (8, 6)
 

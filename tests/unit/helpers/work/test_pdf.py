@@ -9,7 +9,7 @@ import pytest
 from jan_serve.errors import InvalidDocument
 from jan_serve.helpers.work import pdf
 from jan_serve.helpers.work.pdf import MAX_PAGES, text_of
-from tests.support import pdfs
+from tests.support.media import pdfs
 
 
 def test_pages_are_below_their_numbers() -> None:

@@ -11,8 +11,8 @@ import pytest
 from jan_serve.core.caller import client
 from jan_serve.dialects.tgi.outline import OPEN_PATHS as TGI_OPEN
 from jan_serve.http.guards.auth import KeyGuard, TrustedNetworks
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import http_client, refused
+from tests.support.engine.fake_client import FakeModels
+from tests.support.servers.fronts import http_client, refused
 
 pytestmark = pytest.mark.anyio
 

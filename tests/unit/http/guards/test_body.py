@@ -16,8 +16,8 @@ from jan_serve.http.errors import Envelopes, HttpError, Problem
 from jan_serve.http.guards import body as body_guard
 from jan_serve.http.guards.body import SMALL_BYTES, BodyGuard, BodyMemory, held_body, trim_memory
 from jan_serve.http.lifecycle import Lifecycle
-from tests.support.fronts import http_client, refused
 from tests.support.jumping_loop import run_jumping
+from tests.support.servers.fronts import http_client, refused
 
 pytestmark = pytest.mark.anyio
 

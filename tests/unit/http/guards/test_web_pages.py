@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from jan_serve.dialects.tgi.outline import OPEN_PATHS as TGI_OPEN
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import http_client, refused
+from tests.support.engine.fake_client import FakeModels
+from tests.support.servers.fronts import http_client, refused
 
 pytestmark = pytest.mark.anyio
 

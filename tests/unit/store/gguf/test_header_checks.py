@@ -17,9 +17,9 @@ from models.recipe.fixtures import write_tiny_llama
 from models.recipe.lora_file import llama_shapes, write_lora
 from models.recipe.mixture_fixtures import write_tiny_mixture
 from models.recipe.projector_fixtures import write_tiny_projector
-from tests.support.gguf_edits import Kind, edited
-from tests.support.models import exact_llama as exact_llama
-from tests.support.models import model_folder as model_folder
+from tests.support.gguf.gguf_edits import Kind, edited
+from tests.support.gguf.models import exact_llama as exact_llama
+from tests.support.gguf.models import model_folder as model_folder
 from tests.unit.store.gguf_builder import FLOAT32, GgufBytes, Tensor, key, string_key
 
 Type = gguf.GGMLQuantizationType

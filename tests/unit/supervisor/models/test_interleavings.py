@@ -19,9 +19,9 @@ from jan_serve.supervisor.models import loaded_models
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerState
-from tests.support.engines import FakeResolver
+from tests.support.engine.engines import FakeResolver
+from tests.support.engine.fake_client import fake_facts
 from tests.support.exploring import Draws, explore
-from tests.support.fake_client import fake_facts
 
 RUNS: Final = int(os.environ.get("INTERLEAVINGS", "300"))
 BATCH: Final = 50

@@ -8,7 +8,7 @@ from jan_serve.core.models import DeviceInfo, ModelSource
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.model_history import CrashLog, ModelHistory, Verdict
-from tests.support.fake_client import fake_facts
+from tests.support.engine.fake_client import fake_facts
 
 
 def device(name: str, kind: str) -> DeviceInfo:

@@ -23,8 +23,8 @@ from jan_serve.supervisor.models.resident_model import (
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.clock import TurnedClock
-from tests.support.fake_client import fake_facts
-from tests.support.residents import resident
+from tests.support.engine.fake_client import fake_facts
+from tests.support.engine.residents import resident
 
 pytestmark = pytest.mark.anyio
 

@@ -46,7 +46,7 @@ from jan_serve.ipc.messages import (
 from jan_serve.supervisor.workers.engine_client import EventQueue, WorkerEngineClient
 from jan_serve.supervisor.workers.watchdog import Stall
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
-from tests.support.fake_vocabulary import facts_of
+from tests.support.engine.fake_vocabulary import facts_of
 
 pytestmark = pytest.mark.anyio
 

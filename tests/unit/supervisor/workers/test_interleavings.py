@@ -43,8 +43,8 @@ from jan_serve.supervisor.workers import child_process, worker_process
 from jan_serve.supervisor.workers.child_process import SpareWorker
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import WorkerProcess, WorkerState
+from tests.support.engine.fake_client import fake_facts
 from tests.support.exploring import Draws, explore
-from tests.support.fake_client import fake_facts
 
 RUNS: Final = int(os.environ.get("INTERLEAVINGS", "300"))
 BATCH: Final = 50

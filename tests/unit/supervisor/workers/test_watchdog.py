@@ -9,7 +9,7 @@ import pytest
 from jan_serve.ipc.messages import Pong
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
-from tests.support.fake_script import Phase
+from tests.support.engine.fake_script import Phase
 
 LIMITS = WorkerLimits(load_s=300, decode_s=120, sample_s=5, other_s=60, silent_s=30, ping_s=1)
 

@@ -13,7 +13,7 @@ from jan_serve.cli.main import main
 from jan_serve.core.models import Variant
 from jan_serve.resources import builtin_model
 from jan_serve.store.index import VariantIndex
-from tests.support.managed import add_model
+from tests.support.servers.managed import add_model
 from tests.unit.cli.conftest import Run
 from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key
 

@@ -13,7 +13,7 @@ from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, ClusterMachine
 from jan_serve.cluster.head import ClusterRecord, RayHead, record_file, write_record
-from tests.support.fake_proxy import fake_proxy
+from tests.support.servers.fake_proxy import fake_proxy
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ import httpx
 
 from jan_serve.api.app import create_app
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels, Script, endings, prompt_text
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels, Script, endings, prompt_text
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 
 @contextlib.asynccontextmanager

@@ -23,10 +23,10 @@ from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver, manager_limits
-from tests.support.compiling import translate_inline
-from tests.support.engines import FAKE_ENGINE
-from tests.support.fronts import NoShutdown, serve_app
-from tests.support.rendering import render_inline
+from tests.support.engine.engines import FAKE_ENGINE
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import NoShutdown, serve_app
 from tests.unit.store.gguf_builder import GgufBytes
 
 QUICK = RetryPolicy(connect_s=2, read_s=0.3, answer_s=2, tries=3, backoff_s=0.01, max_wait_s=0.2)

@@ -62,8 +62,8 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
     WorkerRequest,
 )
-from tests.support.fake_script import Phase, Refusal, Script, Wait, compile_script, die
-from tests.support.fake_vocabulary import (
+from tests.support.engine.fake_script import Phase, Refusal, Script, Wait, compile_script, die
+from tests.support.engine.fake_vocabulary import (
     BOS,
     N_EMBD,
     N_VOCAB,
@@ -74,7 +74,7 @@ from tests.support.fake_vocabulary import (
     to_tokens,
     vector_of,
 )
-from tests.support.prompt_pieces import with_shown_media
+from tests.support.engine.prompt_pieces import with_shown_media
 
 
 @dataclass

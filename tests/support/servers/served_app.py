@@ -12,9 +12,9 @@ from typing import Any
 
 from jan_serve.api.routes.log import RecentLog, log_router
 from jan_serve.http.sse import StreamSettings
-from tests.support.fronts import NoShutdown, serve_app
-from tests.support.managed import Managed, managed_app
-from tests.support.thread_engine import THREAD_ENGINE, thread_engines
+from tests.support.engine.thread_engine import THREAD_ENGINE, thread_engines
+from tests.support.servers.fronts import NoShutdown, serve_app
+from tests.support.servers.managed import Managed, managed_app
 
 _LIMIT_S = 20.0
 

@@ -10,7 +10,7 @@ from jan_serve.supervisor.models.resident_model import ResidentModel
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.workers.worker_process import WorkerProcess
 from tests.support.clock import TurnedClock
-from tests.support.engines import FAKE_ENGINE
+from tests.support.engine.engines import FAKE_ENGINE
 
 SIZE = Footprint(weights=100, context=40, least_context=10, working=20, on_device=30)
 NEEDS = LoadNeeds(EngineSettings(), SIZE)

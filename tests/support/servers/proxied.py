@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.http.support import EXACT_FLAGS
+from tests.support.clients.raw_http import get
 from tests.support.processes import wait_until
-from tests.support.raw_http import get
-from tests.support.served import Served, running, serving
+from tests.support.servers.served import Served, running, serving
 
 JOIN_LIMIT_S = 60.0
 

@@ -21,9 +21,9 @@ from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention, UpdatedWeights
 from tests.support.processes import wait_until
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _PATHS = [str(_ROOT), str(_ROOT / "app")]
-_START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.fake_engine import main; main()"
+_START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.engine.fake_engine import main; main()"
 
 FAKE_ENGINE: tuple[str, ...] = (sys.executable, "-c", _START)
 """The worker command for tests; `fake_engine` lists its commands."""

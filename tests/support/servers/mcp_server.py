@@ -17,8 +17,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_ROOT = str(Path(__file__).resolve().parents[2])
-_START = f"import sys; sys.path.insert(0, {_ROOT!r}); from tests.support.mcp_server import main; main()"
+_ROOT = str(Path(__file__).resolve().parents[3])
+_START = (
+    f"import sys; sys.path.insert(0, {_ROOT!r}); from tests.support.servers.mcp_server import main; main()"
+)
 OBJECT: dict[str, Any] = {"type": "object"}
 ADD: dict[str, Any] = {
     "name": "add",
@@ -137,7 +139,7 @@ def _call(name: str, arguments: dict[str, Any], send: Any) -> Any:
         case "add":
             return _text(str(arguments["a"] + arguments["b"]))
         case "picture":
-            from tests.support.pictures import picture  # Pillow, which others do not need
+            from tests.support.media.pictures import picture  # Pillow, which others do not need
 
             data = base64.b64encode(picture(3, 2)).decode()
             return {"content": [{"type": "image", "mimeType": "text/html", "data": data}]}

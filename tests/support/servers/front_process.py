@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.support.deadline import deadline
-from tests.support.engines import FAKE_ENGINE, FakeResolver
+from tests.support.engine.engines import FAKE_ENGINE, FakeResolver
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _START = (
     f"import sys; sys.path[:0] = {[str(_ROOT), str(_ROOT / 'app')]};"
-    " from tests.support.front_process import main; sys.exit(main())"
+    " from tests.support.servers.front_process import main; sys.exit(main())"
 )
 
 
@@ -36,8 +36,8 @@ def main() -> int:
     from jan_serve.proxy.server import run as run_proxy
     from jan_serve.proxy.settings import ProxySettings
     from jan_serve.supervisor.models.model_manager import ModelManager
-    from tests.support.fake_server import server_parts
-    from tests.support.fronts import make_settings
+    from tests.support.servers.fake_server import server_parts
+    from tests.support.servers.fronts import make_settings
 
     configure_logging("info", as_json=False)
     folder, drain_s = Path(sys.argv[1]), float(sys.argv[2])

@@ -23,10 +23,10 @@ from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.http.connection import HttpConnection
 from jan_serve.http.draining_server import server_config
 from jan_serve.wiring.parts import ServerParts
-from tests.support.compiling import translate_inline
-from tests.support.decoding import InlineDecoder
-from tests.support.fake_client import FakeModels
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.decoding import InlineDecoder
+from tests.support.helpers.rendering import render_inline
 
 _FOLDERS = tempfile.TemporaryDirectory(prefix="jan-serve-test-")
 

@@ -17,7 +17,7 @@ from jan_serve.ipc.channel import EVENTS, REQUESTS, BlockingChannel
 from jan_serve.ipc.child_pipe import LENGTH
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 from jan_serve.supervisor.workers.child_process import ChildProcess
-from tests.support.fake_engine import FakeEngine
+from tests.support.engine.fake_engine import FakeEngine
 
 THREAD_ENGINE: Final = ("the fake engine in a thread",)
 

@@ -27,14 +27,14 @@ from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.wiring.parts import ServerParts, manager_limits
-from tests.support.compiling import translate_inline
-from tests.support.engines import FAKE_ENGINE, FakeResolver
-from tests.support.rendering import render_inline
-from tests.support.served import Served, running
+from tests.support.engine.engines import FAKE_ENGINE, FakeResolver
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.served import Served, running
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _PATHS = [str(_ROOT), str(_ROOT / "app")]
-_START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.fake_server import main; main()"
+_START = f"import sys; sys.path[:0] = {_PATHS}; from tests.support.servers.fake_server import main; main()"
 
 
 @contextlib.contextmanager

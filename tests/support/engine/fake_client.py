@@ -50,7 +50,7 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
 )
 from jan_serve.ipc.scoring import OptionsWeighed, OptionWeights, Query, RankRequest, WeighOptions
-from tests.support.prompt_pieces import with_shown_media
+from tests.support.engine.prompt_pieces import with_shown_media
 
 A = TypeVar("A")
 Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]

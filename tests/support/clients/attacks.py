@@ -1,6 +1,7 @@
 """Hostile connections as bytes, against a server that asks for a key and gets none; and a run of all of them.
 
-`python -m tests.support.attacks MINUTES` prints the memory of a server before and after, and the slowest `/health`.
+`python -m tests.support.clients.attacks MINUTES` prints the memory of a server before and after, and the slowest
+`/health`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
-from tests.support.front_process import FrontProcess, front_process
+from tests.support.servers.front_process import FrontProcess, front_process
 
 HOST: Final = b"Host: localhost\r\n"
 HEALTH: Final = b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n"

@@ -12,10 +12,10 @@ from jan_serve.api.app import create_app
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.errors import InvalidRequest
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
-from tests.support.compiling import translate_inline
-from tests.support.fake_client import FakeModels
-from tests.support.fronts import make_settings
-from tests.support.rendering import render_inline
+from tests.support.engine.fake_client import FakeModels
+from tests.support.helpers.compiling import translate_inline
+from tests.support.helpers.rendering import render_inline
+from tests.support.servers.fronts import make_settings
 
 
 class FakeControl:
