@@ -174,7 +174,10 @@ def _write_aliases(
 def _write(change: Change, *, ask: bool) -> None:
     # Write to the target of a symbolic link and keep the link.
     path = change.path.resolve()
-    old = read_file(path, _MAX_FILE_BYTES) if path.exists() else ""
+    try:
+        old = read_file(path, _MAX_FILE_BYTES) if path.exists() else ""
+    except WrongUse as error:  # the file of a program, which the user did not name
+        raise CommandError(error.message, "The file is unchanged.") from None
     try:
         new = change.merge(old.replace("\r\n", "\n"))
     except ValueError as error:
