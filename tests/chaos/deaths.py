@@ -36,7 +36,7 @@ _SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABR
 _LENGTHS: Final = frozenset({"max_tokens", "max_output_tokens", "num_predict", "max_new_tokens"})
 _NO_COOL_DOWN: Final = """
 import sys, msgspec
-from jan_serve.supervisor.limits import RestartLimits
+from jan_serve.supervisor.crash_backoff import RestartLimits
 from jan_serve.wiring import parts
 limits = parts.manager_limits
 parts.manager_limits = lambda settings: msgspec.structs.replace(

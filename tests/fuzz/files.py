@@ -26,8 +26,9 @@ from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file, read_projector
 from jan_serve.store.gguf.weight_update import WeightUpdate
-from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
+from jan_serve.store.hub.hub_http import HubAccess
 from jan_serve.store.hub.pull import Puller
+from jan_serve.store.hub.retries import RetryPolicy
 from jan_serve.store.index import ModelIndex, VariantIndex
 from jan_serve.store.measurements import CalibrationIndex, SelfChecks
 from jan_serve.store.resolve import ModelResolver

@@ -10,23 +10,6 @@ import msgspec
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.placement import DeviceShare
 
-LATEST_TAG: Final = ":latest"
-
-
-def with_latest_tag(name: str) -> str:
-    """`name` with `:latest` if it has no tag."""
-    return name if ":" in name.rpartition("/")[2] else name + LATEST_TAG
-
-
-def without_latest_tag(name: str) -> str:
-    return name[: -len(LATEST_TAG)] if has_latest_tag(name) else name
-
-
-def has_latest_tag(name: str) -> bool:
-    """Ignores upper and lower case."""
-    return name.lower().endswith(LATEST_TAG)
-
-
 MAX_ADAPTERS: Final = 32
 """Most adapters of a model, those of its variants included."""
 

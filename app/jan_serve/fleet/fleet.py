@@ -11,7 +11,7 @@ from typing import Final
 from jan_serve.errors import ModelNotFound, Unavailable
 from jan_serve.fleet.node import Breaker, Node, NodeState, Role, WorkRate
 from jan_serve.fleet.prefixes import NO_KEYS, FleetPrefixIndex, PromptKeys
-from jan_serve.fleet.strategies import Candidates, Pool, StrategyName, strategy
+from jan_serve.fleet.strategies import Candidates, Pool, Strategy, StrategyName, strategy
 
 _MIN_GUESS: Final = 256.0
 """Tokens: shorter guesses say nothing about a cache."""
@@ -162,6 +162,10 @@ class Fleet:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())
+
+    def use(self, choose: Strategy) -> None:
+        """Choose nodes in another way from now on."""
+        self._choose = choose
 
     def find(self, url: str) -> Node | None:
         return self._nodes.get(url)

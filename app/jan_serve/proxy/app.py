@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.models import without_latest_tag
+from jan_serve.core.latest_tag import without_latest_tag
 from jan_serve.core.transcript import Asked
 from jan_serve.dialects.outline import Outline, Route
 from jan_serve.dialects.outlines import OUTLINES

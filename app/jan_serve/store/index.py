@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from jan_serve.core.models import HeaderFacts, Variant, without_latest_tag
+from jan_serve.core.latest_tag import without_latest_tag
+from jan_serve.core.models import HeaderFacts, Variant
 from jan_serve.store.files import RecordFiles, raise_if_exhausted, record_file
 
 STATE_FOLDER: Final = ".jan-serve"

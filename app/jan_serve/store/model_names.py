@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.models import HeaderFacts, has_latest_tag, without_latest_tag
+from jan_serve.core.latest_tag import has_latest_tag, without_latest_tag
+from jan_serve.core.models import HeaderFacts
 from jan_serve.errors import AdapterNotFound, InvalidModel, ModelNotFound
 from jan_serve.store.file_names import PartName
 from jan_serve.store.files import raise_if_exhausted

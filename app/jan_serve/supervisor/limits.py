@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from jan_serve.supervisor.crash_backoff import RestartLimits
+
 
 class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Stall limits of one worker, and how it is stopped.
@@ -25,21 +27,6 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float = 30.0
     ping_s: float = 1.0
     stop_s: float = 8.0
-
-
-class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Restarts of one model after crashes.
-
-    backoff_s: after the first, second … consecutive crash; the last one repeats. After max_crashes within window_s the
-    model is failed for cooldown_s. A crash without another one in the window_s before it is the first of a new row.
-    patience_s: a request waits at most for a back-off this long, and is rejected with Retry-After beyond it.
-    """
-
-    backoff_s: tuple[float, ...] = (1.0, 2.0, 4.0)
-    max_crashes: int = 3
-    window_s: float = 60.0
-    cooldown_s: float = 60.0
-    patience_s: float = 2.5
 
 
 class ManagerLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ from jan_serve.store.index import ModelEntry
 from jan_serve.store.model_memory import Footprint, footprint
 from jan_serve.store.model_names import NO_PROJECTOR, ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention, UpdatedWeights
+from jan_serve.supervisor.models.eviction import Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, UpdatedWeights
 from jan_serve.wiring.user_files import TemplateFiles
 
 logger = logging.getLogger(__name__)

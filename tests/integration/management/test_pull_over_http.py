@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.store.hub.hub_http import RetryPolicy
+from jan_serve.store.hub.retries import RetryPolicy
 from tests.integration.store.conftest import REPO
 from tests.integration.store.conftest import hub as hub
 from tests.support.processes import until

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
+from jan_serve.store.hub.hub_http import HubAccess
 from jan_serve.store.hub.pull import Puller, PullPlan
+from jan_serve.store.hub.retries import RetryPolicy
 from jan_serve.store.index import ModelRecord
 from tests.support.servers.fake_hub import FakeHub, FakeRepo, running_hub
 from tests.unit.store.gguf_builder import GgufBytes, Tensor

@@ -17,8 +17,9 @@ from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention, UpdatedWeights
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, UpdatedWeights
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[3]

@@ -17,8 +17,9 @@ from fastapi import FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.api.management.pulls import Management
 from jan_serve.config import Settings
-from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
+from jan_serve.store.hub.hub_http import HubAccess
 from jan_serve.store.hub.pull import Puller
+from jan_serve.store.hub.retries import RetryPolicy
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.wiring.model_sources import ModelSources

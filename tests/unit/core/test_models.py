@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.models import with_latest_tag
+from jan_serve.core.latest_tag import with_latest_tag
 
 
 @pytest.mark.parametrize(

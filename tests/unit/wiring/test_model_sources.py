@@ -12,7 +12,7 @@ from jan_serve.errors import InvalidModel, SettingsError
 from jan_serve.generation.profiles import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile
 from jan_serve.store.files import file_stamp
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.wiring import user_files
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver

@@ -14,7 +14,12 @@ from jan_serve.api.chats import wire
 from jan_serve.api.chats.awaited import Ask, AwaitedResponses
 from jan_serve.api.chats.imports import exported_form, read_chats
 from jan_serve.core.caller import cache_salt
-from jan_serve.dialects.shared.error_responses import USUAL, ErrorBody, ValidationErrorBody, error_responses
+from jan_serve.dialects.shared.documented_errors import (
+    USUAL,
+    ErrorBody,
+    ValidationErrorBody,
+    documented_errors,
+)
 from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.json_body import JsonRoute
@@ -27,7 +32,7 @@ T = TypeVar("T")
 _EXPORTED: Final = 100
 _EXPORTED_BYTES: Final = 8 << 20
 """Bytes after which a page of an export ends."""
-_ERRORS: Final = error_responses(
+_ERRORS: Final = documented_errors(
     ErrorBody, (*USUAL, 409, 507), {422: {"model": ValidationErrorBody | ErrorBody}}
 )
 

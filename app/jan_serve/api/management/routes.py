@@ -16,12 +16,12 @@ from jan_serve.api.management import wire
 from jan_serve.api.management.listing import Event, all_events, found, load_events, model_list
 from jan_serve.api.management.pulls import Management, Pulls
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.dialects.shared.error_responses import (
+from jan_serve.dialects.shared.documented_errors import (
     MANAGING,
     ErrorBody,
     Responses,
     ValidationErrorBody,
-    error_responses,
+    documented_errors,
 )
 from jan_serve.dialects.shared.generation_fields import ttl_s
 from jan_serve.errors import JanServeError
@@ -34,7 +34,7 @@ from jan_serve.store.measurements import certified
 
 logger = logging.getLogger(__name__)
 
-_ERRORS: Final = error_responses(ErrorBody, MANAGING, {422: {"model": ValidationErrorBody | ErrorBody}})
+_ERRORS: Final = documented_errors(ErrorBody, MANAGING, {422: {"model": ValidationErrorBody | ErrorBody}})
 _STREAMED: Final[Responses] = {**_ERRORS, **STREAMED}
 
 

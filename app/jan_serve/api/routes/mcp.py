@@ -12,7 +12,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from jan_serve.config import Settings
-from jan_serve.dialects.shared.error_responses import USUAL, ErrorBody, ValidationErrorBody, error_responses
+from jan_serve.dialects.shared.documented_errors import (
+    USUAL,
+    ErrorBody,
+    ValidationErrorBody,
+    documented_errors,
+)
 from jan_serve.errors import SettingsError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import http_problem
@@ -24,7 +29,9 @@ from jan_serve.mcp.server_file import McpServer, read_servers
 if TYPE_CHECKING:
     from jan_serve.mcp.sessions import McpServers
 
-_ERRORS: Final = error_responses(ErrorBody, (*USUAL, 403), {422: {"model": ValidationErrorBody | ErrorBody}})
+_ERRORS: Final = documented_errors(
+    ErrorBody, (*USUAL, 403), {422: {"model": ValidationErrorBody | ErrorBody}}
+)
 
 
 class ToolLine(BaseModel):

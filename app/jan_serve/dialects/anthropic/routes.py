@@ -30,7 +30,7 @@ from jan_serve.dialects.anthropic.outline import PREFIX
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.error_responses import error_responses
+from jan_serve.dialects.shared.documented_errors import documented_errors
 from jan_serve.dialects.shared.model_cards import context_length, unknown_model
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -159,7 +159,7 @@ def add_message_routes(
         return json_reply({"input_tokens": tokens}, headers={REQUEST_ID_HEADER: record.request_id})
 
 
-_ERRORS: Final = error_responses(AnthropicError, (400, 401, 403, 404, 413, 415, 500, 504, 529))
+_ERRORS: Final = documented_errors(AnthropicError, (400, 401, 403, 404, 413, 415, 500, 504, 529))
 
 
 def anthropic_router(

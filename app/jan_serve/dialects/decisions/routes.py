@@ -17,7 +17,7 @@ from jan_serve.dialects.decisions import questions as wire
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.answers import count_tokens, on_model
-from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, ErrorBody, error_responses
+from jan_serve.dialects.shared.documented_errors import DEFAULT_ERRORS, ErrorBody, documented_errors
 from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation import decisions
@@ -156,7 +156,7 @@ def _best(shares: Sequence[float]) -> int:
     return max(range(len(shares)), key=lambda index: shares[index])
 
 
-_WRITES: Final = error_responses(ErrorBody, (500, 507))
+_WRITES: Final = documented_errors(ErrorBody, (500, 507))
 
 
 def decisions_router(services: Services) -> APIRouter:

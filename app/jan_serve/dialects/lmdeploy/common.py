@@ -16,7 +16,7 @@ from jan_serve.dialects.lmdeploy.distserve import MigrationFields
 from jan_serve.dialects.lmdeploy.serving import Session
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import FoldedAnswer
-from jan_serve.dialects.shared.error_responses import FieldErrorBody
+from jan_serve.dialects.shared.documented_errors import FieldErrorBody
 from jan_serve.dialects.shared.generation_fields import (
     RepetitionFields,
     explicit_fields,

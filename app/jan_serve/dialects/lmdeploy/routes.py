@@ -42,7 +42,7 @@ from jan_serve.dialects.lmdeploy.inputs import HealthReply, ModelList, add_embed
 from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.serving import Serving, Session
 from jan_serve.dialects.shared.answers import Renderer, answer
-from jan_serve.dialects.shared.error_responses import error_responses
+from jan_serve.dialects.shared.documented_errors import documented_errors
 from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody, in_band_error, permitted_card
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import generate_batch
@@ -157,7 +157,7 @@ def _health(server: Health) -> HealthReply:
     return {"status": "unhealthy" if len(failed) == len(server.models) else "healthy", "message": message}
 
 
-_ERRORS: Final = error_responses(
+_ERRORS: Final = documented_errors(
     ErrorBody, special={401: {"model": KeyErrorBody}, 422: {"model": ValidationErrorBody}}
 )
 

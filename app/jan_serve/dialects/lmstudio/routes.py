@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from jan_serve.core.models import HeaderFacts, ListedModel, ModelStatus
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.lmstudio.outline import PREFIX
-from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS
+from jan_serve.dialects.shared.documented_errors import DEFAULT_ERRORS
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
 

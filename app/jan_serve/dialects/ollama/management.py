@@ -16,7 +16,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.events import closing
-from jan_serve.core.models import ModelDetails, PullStep, Variant, VariantMessage, without_latest_tag
+from jan_serve.core.latest_tag import without_latest_tag
+from jan_serve.core.models import ModelDetails, PullStep, Variant, VariantMessage
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ollama.common import STREAMED, ModelFields, OptionValues, model_name, parse_options
 from jan_serve.dialects.ollama.errors import error_body

@@ -12,15 +12,8 @@ from typing import Any, Final, NotRequired, cast
 from typing_extensions import TypedDict
 
 from jan_serve.chat.detect import knows_thoughts
-from jan_serve.core.models import (
-    HeaderFacts,
-    ListedModel,
-    ModelDetails,
-    ModelFacts,
-    ModelStatus,
-    Variant,
-    with_latest_tag,
-)
+from jan_serve.core.latest_tag import with_latest_tag
+from jan_serve.core.models import HeaderFacts, ListedModel, ModelDetails, ModelFacts, ModelStatus, Variant
 from jan_serve.dialects.ollama.common import ModelFields, OptionValues
 from jan_serve.dialects.ollama.serving import time_text
 from jan_serve.generation.profiles import BUILT_IN, TemplateOverride

@@ -37,7 +37,7 @@ from jan_serve.dialects.ollama.management import add_management_routes, add_refu
 from jan_serve.dialects.ollama.models import listed_rows, loaded_rows, shown
 from jan_serve.dialects.ollama.serving import OllamaCall, ReplyFacts, Serving, Shape
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.error_responses import MANAGING, error_responses
+from jan_serve.dialects.shared.documented_errors import MANAGING, documented_errors
 from jan_serve.dialects.shared.generation_fields import ttl_s
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Ints, WireModel
 from jan_serve.errors import InvalidRequest
@@ -319,7 +319,7 @@ def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> 
         return json_reply(shown(found, name, template, verbose=bool(body.verbose), titled=titled))
 
 
-_ERRORS: Final = error_responses(OllamaError, MANAGING)
+_ERRORS: Final = documented_errors(OllamaError, MANAGING)
 
 
 class OllamaRoute(JsonRoute):

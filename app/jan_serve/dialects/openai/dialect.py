@@ -87,7 +87,7 @@ def _router(parts: OpenAIParts) -> APIRouter:
 
 
 def _group(parts: OpenAIParts, tag: str, module: str) -> APIRouter:
-    from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS
+    from jan_serve.dialects.shared.documented_errors import DEFAULT_ERRORS
     from jan_serve.http.json_body import JsonRoute
 
     router = APIRouter(route_class=JsonRoute, responses=DEFAULT_ERRORS, tags=[tag])

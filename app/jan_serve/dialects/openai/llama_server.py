@@ -36,6 +36,7 @@ from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import FoldedAnswer, StopDetail, answer, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import KeepAlive, explicit_fields, stop_texts, ttl_s
+from jan_serve.dialects.shared.sampling_defaults import LLAMA_CPP
 from jan_serve.dialects.shared.wire_types import (
     MAX_INT,
     AtMost,
@@ -72,10 +73,10 @@ class AnswerFields(ConstraintFields, ReportFields):
     samplers: str | Strings | None = Field(
         None, description="Samplers to use, by name or by llama.cpp's letters; all others are off."
     )
-    temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = 0.8
-    top_k: Int = 40
-    top_p: Annotated[float, Between(0, 1)] = 0.95
-    min_p: Annotated[float, Between(0, 1)] = 0.05
+    temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = LLAMA_CPP.temperature
+    top_k: Int = LLAMA_CPP.top_k
+    top_p: Annotated[float, Between(0, 1)] = LLAMA_CPP.top_p
+    min_p: Annotated[float, Between(0, 1)] = LLAMA_CPP.min_p
     typical_p: Annotated[float, Between(0, 1)] = 1.0
     repeat_penalty: Annotated[float, Between(0, limits.MAX_PENALTY)] = 1.0
     repeat_last_n: Annotated[Int, Between(-1)] = 64

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import KeepAlive, RepetitionFields
+from jan_serve.dialects.shared.sampling_defaults import LLAMA_CPP
 from jan_serve.dialects.shared.thinking_fields import ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
@@ -161,14 +162,15 @@ class SamplingFields(ConstraintFields, ReportFields):
     ] = False
     temperature: Annotated[
         float, Field(description="Randomness of the text; 0 always picks the most likely token.")
-    ] = 0.8
+    ] = LLAMA_CPP.temperature
     top_p: Annotated[float, Between(0, 1)] = Field(
-        0.95, description="Nucleus sampling: the most likely tokens up to this mass. 1 is off."
+        LLAMA_CPP.top_p, description="Nucleus sampling: the most likely tokens up to this mass. 1 is off."
     )
     min_p: Annotated[float, Between(0, 1)] = Field(
-        0.05, description="Minimum probability of a token, relative to the most likely one. 0 is off."
+        LLAMA_CPP.min_p,
+        description="Minimum probability of a token, relative to the most likely one. 0 is off.",
     )
-    top_k: Annotated[Count, Field(description="Only the k most likely tokens. 0 is off.")] = 40
+    top_k: Annotated[Count, Field(description="Only the k most likely tokens. 0 is off.")] = LLAMA_CPP.top_k
     repeat_penalty: Annotated[
         float, Between(0), Field(description="Divides the logits of the last 64 tokens. 1 is off.")
     ] = 1.1

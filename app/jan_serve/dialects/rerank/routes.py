@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.rerank.outline import COHERE, PLAIN
 from jan_serve.dialects.shared.answers import on_model
-from jan_serve.dialects.shared.error_responses import DEFAULT_ERRORS, error_responses
+from jan_serve.dialects.shared.documented_errors import DEFAULT_ERRORS, documented_errors
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel, wrong
 from jan_serve.generation.scoring import Ranked, probability, rank
@@ -202,7 +202,7 @@ def rerank_router(services: Services) -> APIRouter:
     @router.post(
         COHERE,
         summary="Rerank (Cohere)",
-        responses=error_responses(CohereError),
+        responses=documented_errors(CohereError),
         response_model=CohereRerankReply,
     )
     async def rerank_cohere(request: Request, body: CohereRerankRequest) -> Response:

@@ -15,7 +15,7 @@ from jan_serve.core.events import Timings
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.answers import answer_whole
-from jan_serve.dialects.shared.error_responses import error_responses
+from jan_serve.dialects.shared.documented_errors import documented_errors
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 from jan_serve.dialects.tgi.chat.parse import ChatReply, ChatRequest, chat_messages, chat_parameters
 from jan_serve.dialects.tgi.chat.routes import add_chat_routes, serve_chat
@@ -211,7 +211,7 @@ def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
 
 
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-_ERRORS: Final = error_responses(
+_ERRORS: Final = documented_errors(
     ErrorBody,
     (403, 404, 424, 429, 500, 503, 504),
     {

@@ -8,7 +8,7 @@ from collections.abc import Sequence as SequenceOf
 import msgspec
 import numpy as np
 
-from jan_serve.engine.drafting.draft_choice import (
+from jan_serve.engine.drafting.draft_lengths import (
     DraftCandidate,
     DraftTrials,
     dealt,

@@ -26,7 +26,8 @@ from jan_serve.errors import DigestMismatch, HubError, InvalidModel
 from jan_serve.store.blobs import file_matches, hash_bytes, in_thread
 from jan_serve.store.files import TEMPORARY_SUFFIX, flush_folder, is_full, record_file, writing_to
 from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
+from jan_serve.store.hub.hub_http import HubHttp
+from jan_serve.store.hub.retries import TransientFailure
 from jan_serve.store.index import STATE_FOLDER
 
 _BLOCK_BYTES: Final = 1 << 20

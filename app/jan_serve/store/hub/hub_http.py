@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import ipaddress
 import os
-import random
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
@@ -25,7 +24,8 @@ import msgspec
 
 from jan_serve import __version__
 from jan_serve.core.hosts import address_of, is_loopback
-from jan_serve.errors import HubError, HubUnavailable, Offline
+from jan_serve.errors import HubError, Offline
+from jan_serve.store.hub.retries import RetryPolicy, TransientFailure, retrying
 
 MAX_REDIRECTS: Final = 5
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -41,26 +41,6 @@ class HubAccess:
 
     endpoint: str = "https://huggingface.co"
     token: str | None = field(default=None, repr=False)
-
-
-class RetryPolicy(msgspec.Struct, frozen=True):
-    """Timeouts in seconds. tries: attempts without progress."""
-
-    connect_s: float = 10.0
-    read_s: float = 20.0
-    answer_s: float = 60.0
-    tries: int = 5
-    backoff_s: float = 1.0
-    max_wait_s: float = 60.0
-
-
-class TransientFailure(Exception):
-    """A failure that may be temporary. wait_s: from the hub's Retry-After."""
-
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.wait_s = wait_s
 
 
 @cache
@@ -104,22 +84,8 @@ class HubHttp:
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], progress: Callable[[], int] | None = None
     ) -> T:
-        """The result of the first attempt without TransientFailure. An increase of `progress` resets the count of
-        attempts. Raises HubUnavailable with the last reason, and Offline at once if no connection to the hub was ever
-        made."""
-        failures = 0
-        reached = progress() if progress else 0
-        while True:
-            try:
-                return await attempt()
-            except TransientFailure as failure:
-                now = progress() if progress else 0
-                failures = 1 if now > reached else failures + 1
-                reached = max(now, reached)
-                if failures >= self.retry_policy.tries:
-                    reason = f"{self.host} failed {failures} times in a row; the last time: {failure.reason}."
-                    raise HubUnavailable(reason, retry_after=failure.wait_s or 60.0) from None
-                await asyncio.sleep(self._wait_for(failure, failures))
+        """As `retries.retrying`. Raises Offline at once if no connection to the hub was ever made."""
+        return await retrying(attempt, self.retry_policy, self.host, progress)
 
     async def answer(self, url: str, max_bytes: int, params: Mapping[str, str] | None = None) -> HubResponse:
         """A small document, with retries; no body from status 400 on. Raises HubError, HubUnavailable, Offline."""
@@ -248,16 +214,6 @@ class HubHttp:
         if str(address) in self._hub_addresses or (address.is_loopback and hub_is_local):
             return
         raise HubError(f"{self.host} redirects to {address}, a private address, which is refused.")
-
-    def _wait_for(self, failure: TransientFailure, failures: int) -> float:
-        """Seconds. Raises HubUnavailable if the hub asks for a longer wait than the policy allows."""
-        policy = self.retry_policy
-        if failure.wait_s is None:
-            return min(policy.max_wait_s, policy.backoff_s * 2 ** (failures - 1)) * random.uniform(0.75, 1.25)
-        if failure.wait_s > policy.max_wait_s:
-            reason = f"{self.host} asks to wait for {failure.wait_s:.0f} s ({failure.reason})."
-            raise HubUnavailable(reason, retry_after=failure.wait_s)
-        return failure.wait_s
 
 
 class HubResponse(msgspec.Struct, frozen=True):

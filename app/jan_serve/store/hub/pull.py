@@ -18,7 +18,7 @@ from jan_serve.store.files import check_room, file_stamp, flush_folder, writing_
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
 from jan_serve.store.hub.download import Download, DownloadWatcher, PartialFolder, download
-from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp
 from jan_serve.store.hub.references import (
     Catalogue,
     CatalogueEntry,
@@ -38,6 +38,7 @@ from jan_serve.store.hub.repository import (
     read_repository,
     select,
 )
+from jan_serve.store.hub.retries import RetryPolicy
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_memory import FreeMemory, memory_needed
 from jan_serve.store.model_names import canonical_name

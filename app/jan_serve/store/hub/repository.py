@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from jan_serve.core.models import LATEST_TAG
+from jan_serve.core.latest_tag import LATEST_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
 from jan_serve.store.file_names import files_from, is_model_name, is_projector_name, preference
 from jan_serve.store.gguf.quantisation import quantisation_of

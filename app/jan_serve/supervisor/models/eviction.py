@@ -1,4 +1,5 @@
-"""Decides whether a model can load now and which models to evict for it, or words the error why it cannot fit. Pure.
+"""Decides when an idle model is unloaded, whether a model can load now and which models to evict for it, or words the
+error why it cannot fit. Pure.
 
 Memory is estimated, in bytes of main memory and accelerators together: llama.cpp distributes the layers over them.
 """
@@ -11,6 +12,23 @@ import msgspec
 
 from jan_serve.errors import InsufficientMemory, Unavailable
 from jan_serve.store.model_memory import Footprint, FreeMemory
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a model stays in memory. ttl_s: without a request; negative is for ever. pinned: never evicted, nor
+    unloaded when idle. group: models of one group are never in memory together."""
+
+    ttl_s: float = 600.0
+    pinned: bool = False
+    group: str | None = None
+
+
+def ttl_left_s(retention: Retention, ttl_s: float | None, idle_s: float) -> float | None:
+    """How long a model that is idle for `idle_s` may still stay loaded; None is for ever. ttl_s: in place of the
+    retention's, which then pins nothing."""
+    if ttl_s is None:
+        ttl_s = -1.0 if retention.pinned else retention.ttl_s
+    return None if ttl_s < 0 else max(0.0, ttl_s - idle_s)
 
 
 class Occupant(msgspec.Struct, frozen=True):

@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from jan_serve.core.models import ModelFacts, ModelSource
 from jan_serve.errors import (
     EngineCrashed,
@@ -19,8 +17,8 @@ from jan_serve.errors import (
     ModelFailed,
     Unavailable,
 )
-from jan_serve.supervisor.limits import RestartLimits
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.crash_backoff import CrashLog, RestartLimits, Verdict
+from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.supervisor.workers.engine_client import SEND_AGAIN
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
@@ -80,45 +78,6 @@ class Tries:
             self._trials.suspects.remove(self)
             self._trials.changed.set()
             self._trials.changed = asyncio.Event()
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """A model may start in `delay_s` seconds. given_up: it crashed too often; reject its requests until then."""
-
-    delay_s: float = 0.0
-    given_up: bool = False
-
-
-class CrashLog:
-    """The crashes of one model file."""
-
-    def __init__(self, limits: RestartLimits) -> None:
-        self._limits = limits
-        self._recent: list[float] = []
-        self._consecutive = 0
-        self._failed_until: float | None = None
-
-    def record(self, now: float) -> None:
-        limits = self._limits
-        self._recent = [time for time in self._recent if now - time < limits.window_s]
-        self._consecutive = self._consecutive + 1 if self._recent else 1
-        self._recent.append(now)
-        if len(self._recent) >= limits.max_crashes:
-            self._failed_until = now + limits.cooldown_s
-
-    def verdict(self, now: float) -> Verdict:
-        """Whether the model may start. The end of a cool-down resets the count."""
-        if self._failed_until is not None:
-            if now < self._failed_until:
-                return Verdict(self._failed_until - now, given_up=True)
-            self._failed_until = None
-            self._recent.clear()
-            self._consecutive = 0
-        if self._consecutive == 0:
-            return Verdict()
-        pauses = self._limits.backoff_s
-        pause = pauses[min(self._consecutive, len(pauses)) - 1]
-        return Verdict(max(0.0, self._recent[-1] + pause - now))
 
 
 _PROJECTOR_TRIES = 2

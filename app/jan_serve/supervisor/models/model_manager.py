@@ -18,16 +18,11 @@ from jan_serve.core.trace import current_trace
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel, model_status
-from jan_serve.supervisor.models.source_resolver import (
-    LoadPreparation,
-    MemoryMeter,
-    Resolved,
-    Retention,
-    SourceResolver,
-)
+from jan_serve.supervisor.models.source_resolver import LoadPreparation, MemoryMeter, Resolved, SourceResolver
 from jan_serve.supervisor.workers.child_process import SpareWorker
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from jan_serve.core.models import ModelFacts, ModelSource, ModelState, ModelStat
 from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
-from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
+from jan_serve.supervisor.models.eviction import MemoryUse, Occupant, Retention, ttl_left_s
 from jan_serve.supervisor.models.model_history import ModelHistory, Tries
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 
@@ -108,12 +108,9 @@ class ResidentModel:
 
     def ttl_left_s(self, retention: Retention, now: float) -> float | None:
         """How long it may still stay loaded while idle; None is for ever, or while it is not loaded."""
-        ttl_s = self.ttl_s
-        if ttl_s is None:
-            ttl_s = -1.0 if retention.pinned else retention.ttl_s
-        if self.state is not LoadState.READY or ttl_s < 0:
+        if self.state is not LoadState.READY:
             return None
-        return max(0.0, self.last_used + ttl_s - now)
+        return ttl_left_s(retention, self.ttl_s, now - self.last_used)
 
     def occupant(self, retention: Retention) -> Occupant:
         """The eviction policy's view. A loading model counts as used, by the requests that wait for it."""

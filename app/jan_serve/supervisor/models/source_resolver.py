@@ -16,15 +16,7 @@ from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.files import file_stamp
 from jan_serve.store.model_memory import Footprint, FreeMemory
-
-
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a model stays in memory. ttl_s: without a request; negative is for ever. pinned: never evicted, nor
-    unloaded when idle. group: models of one group are never in memory together."""
-
-    ttl_s: float = 600.0
-    pinned: bool = False
-    group: str | None = None
+from jan_serve.supervisor.models.eviction import Retention
 
 
 class Resolved(msgspec.Struct, frozen=True):

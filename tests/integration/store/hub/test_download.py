@@ -20,7 +20,7 @@ from jan_serve.errors import (
     StoreError,
 )
 from jan_serve.store.hub.download import Download, PartialFolder
-from jan_serve.store.hub.hub_http import RetryPolicy
+from jan_serve.store.hub.retries import RetryPolicy
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.processes import until

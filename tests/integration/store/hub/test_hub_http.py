@@ -8,8 +8,9 @@ import time
 import pytest
 
 from jan_serve.errors import HubError, Offline
-from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp
 from jan_serve.store.hub.pull import Puller
+from jan_serve.store.hub.retries import RetryPolicy
 from tests.integration.store.conftest import FILE, QUICK, REPO, Bench
 from tests.support.servers.fake_hub import Fault, running_hub
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import HubNotFound, InvalidRequest, Offline
-from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
+from jan_serve.store.hub.hub_http import HubAccess
 from jan_serve.store.hub.pull import Puller
 from jan_serve.store.hub.references import Catalogue, CatalogueEntry
+from jan_serve.store.hub.retries import RetryPolicy
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes

@@ -25,7 +25,8 @@ from jan_serve.ipc.messages import (
     RequestCompleted,
     TokenizeRequest,
 )
-from jan_serve.supervisor.limits import ManagerLimits, RestartLimits
+from jan_serve.supervisor.crash_backoff import RestartLimits
+from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from tests.integration.supervisor.models.test_crash_recovery import NO_PAUSE, clocked, status

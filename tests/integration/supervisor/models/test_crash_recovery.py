@@ -24,7 +24,8 @@ from jan_serve.errors import (
     Unavailable,
 )
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
-from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
+from jan_serve.supervisor.crash_backoff import RestartLimits
+from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.child_process import ChildProcess

@@ -14,9 +14,9 @@ from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, M
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings, TokenizeRequest
 from jan_serve.store.model_memory import Footprint, FreeMemory
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.source_resolver import Retention
 from tests.support.clock import TurnedClock
 from tests.support.engine.engines import FAKE_ENGINE, FakeResolver, Gate
 from tests.support.processes import alive, children, until

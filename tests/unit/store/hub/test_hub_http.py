@@ -9,7 +9,8 @@ import pytest
 
 from jan_serve.errors import HubError, HubUnavailable
 from jan_serve.store.hub import hub_http
-from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy, TransientFailure
+from jan_serve.store.hub.hub_http import HubAccess, HubHttp
+from jan_serve.store.hub.retries import RetryPolicy, TransientFailure
 
 pytestmark = pytest.mark.anyio
 

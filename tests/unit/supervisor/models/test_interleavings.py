@@ -16,8 +16,8 @@ from jan_serve.errors import InvalidModel, JanServeError, Unavailable
 from jan_serve.ipc.messages import Tokenized, TokenizeRequest
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models import loaded_models
+from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerState
 from tests.support.engine.engines import FakeResolver
 from tests.support.engine.fake_client import fake_facts

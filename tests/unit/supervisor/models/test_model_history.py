@@ -6,8 +6,8 @@ import pytest
 
 from jan_serve.core.models import DeviceInfo, ModelSource
 from jan_serve.errors import InsufficientMemory, SettingsError
-from jan_serve.supervisor.limits import RestartLimits
-from jan_serve.supervisor.models.model_history import CrashLog, ModelHistory, Verdict
+from jan_serve.supervisor.crash_backoff import CrashLog, RestartLimits, Verdict
+from jan_serve.supervisor.models.model_history import ModelHistory
 from tests.support.engine.fake_client import fake_facts
 
 

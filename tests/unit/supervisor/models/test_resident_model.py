@@ -12,15 +12,14 @@ from jan_serve.core.models import ModelSource
 from jan_serve.core.placement import DeviceShare
 from jan_serve.ipc.messages import Pong
 from jan_serve.store.model_memory import Footprint
-from jan_serve.supervisor.limits import RestartLimits
-from jan_serve.supervisor.models.eviction import MemoryUse
+from jan_serve.supervisor.crash_backoff import RestartLimits
+from jan_serve.supervisor.models.eviction import MemoryUse, Retention
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
     memory_when_loaded,
     model_status,
 )
-from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.clock import TurnedClock
 from tests.support.engine.fake_client import fake_facts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint
 from jan_serve.core.messages import Tool, ToolChoice
@@ -17,11 +17,9 @@ from jan_serve.dialects.anthropic.messages import wire
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.dialects.anthropic.messages.wire import AnthropicTool, ClientTool, ToolByName, ToolMode
 from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, explicit_fields, stop_texts
+from jan_serve.dialects.shared.sampling_defaults import LLAMA_CPP
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
-
-_DEFAULTS: Final = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
-"""llama.cpp's: Anthropic documents a temperature of 1 for its own models."""
 
 
 def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool = True) -> GenerationRequest:
@@ -31,10 +29,10 @@ def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool
         model=body.model or None,
         prompt=prompt,
         sampling=SamplingParams(
-            temperature=_DEFAULTS.temperature if body.temperature is None else body.temperature,
-            top_k=_DEFAULTS.top_k if body.top_k is None else min(body.top_k, MAX_INT),
-            top_p=_DEFAULTS.top_p if body.top_p is None else body.top_p,
-            min_p=_DEFAULTS.min_p,
+            temperature=LLAMA_CPP.temperature if body.temperature is None else body.temperature,
+            top_k=LLAMA_CPP.top_k if body.top_k is None else min(body.top_k, MAX_INT),
+            top_p=LLAMA_CPP.top_p if body.top_p is None else body.top_p,
+            min_p=LLAMA_CPP.min_p,
         ),
         stopping=StopConditions(
             max_tokens=min(body.max_tokens, MAX_INT),

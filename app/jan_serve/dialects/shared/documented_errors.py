@@ -29,7 +29,7 @@ USUAL: Final = (400, 401, 403, 404, 413, 415, 422, 429, 500, 503, 504)
 MANAGING: Final = (*USUAL, 409, 502, 507)
 
 
-def error_responses(
+def documented_errors(
     body: Any, statuses: tuple[int, ...] = USUAL, special: Responses | None = None
 ) -> Responses:
     """body: the type of the JSON. special: the statuses that have something else."""
@@ -70,5 +70,7 @@ class ValidationErrorBody(ErrorBody):
     detail: list[FieldErrorBody]
 
 
-DEFAULT_ERRORS: Final = error_responses(ErrorBody, special={422: {"model": ValidationErrorBody | ErrorBody}})
+DEFAULT_ERRORS: Final = documented_errors(
+    ErrorBody, special={422: {"model": ValidationErrorBody | ErrorBody}}
+)
 """Documented errors of every route with this body."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from jan_serve.engine.drafting.draft_choice import DraftCandidate, DraftTrials, draft_lengths, expected_run
+from jan_serve.engine.drafting.draft_lengths import DraftCandidate, DraftTrials, draft_lengths, expected_run
 
 Seconds = npt.NDArray[np.float64]
 

@@ -1,0 +1,21 @@
+"""The tag that names of Ollama have where they have none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LATEST_TAG: Final = ":latest"
+
+
+def with_latest_tag(name: str) -> str:
+    """`name` with `:latest` if it has no tag."""
+    return name if ":" in name.rpartition("/")[2] else name + LATEST_TAG
+
+
+def without_latest_tag(name: str) -> str:
+    return name[: -len(LATEST_TAG)] if has_latest_tag(name) else name
+
+
+def has_latest_tag(name: str) -> bool:
+    """Ignores upper and lower case."""
+    return name.lower().endswith(LATEST_TAG)
