@@ -29,7 +29,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     seed: None draws one, which the engine reports. Choice i of a request uses seed + i.
     logit_bias: by token id, a value added to its raw logit.
     watermark: None is off; also applies to greedy sampling.
-    pipeline: `llama.cpp` is its sampler chain. `warped` (`engine.warped_sampling`) has
+    pipeline: `llama.cpp` is its sampler chain. `warped` (`engine.sampler`) has
     temperature first, penalties over the whole context with the frequency as a share of it, and log-probabilities of
     the final distribution instead of the raw logits. It has no min_p, presence_penalty, infill or mirostat.
     """

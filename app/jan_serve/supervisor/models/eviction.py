@@ -23,12 +23,12 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
 
 
-def ttl_left_s(retention: Retention, ttl_s: float | None, idle_s: float) -> float | None:
-    """How long a model that is idle for `idle_s` may still stay loaded; None is for ever. ttl_s: in place of the
-    retention's, which then pins nothing."""
+def ttl_left_s(retention: Retention, ttl_s: float | None, last_used: float, now: float) -> float | None:
+    """How long an idle model may still stay loaded; None is for ever. ttl_s: in place of the retention's, which then
+    pins nothing."""
     if ttl_s is None:
         ttl_s = -1.0 if retention.pinned else retention.ttl_s
-    return None if ttl_s < 0 else max(0.0, ttl_s - idle_s)
+    return None if ttl_s < 0 else max(0.0, last_used + ttl_s - now)
 
 
 class Occupant(msgspec.Struct, frozen=True):

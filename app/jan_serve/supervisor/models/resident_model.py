@@ -110,7 +110,7 @@ class ResidentModel:
         """How long it may still stay loaded while idle; None is for ever, or while it is not loaded."""
         if self.state is not LoadState.READY:
             return None
-        return ttl_left_s(retention, self.ttl_s, now - self.last_used)
+        return ttl_left_s(retention, self.ttl_s, self.last_used, now)
 
     def occupant(self, retention: Retention) -> Occupant:
         """The eviction policy's view. A loading model counts as used, by the requests that wait for it."""

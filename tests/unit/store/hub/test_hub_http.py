@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from jan_serve.errors import HubError, HubUnavailable
-from jan_serve.store.hub import hub_http
+from jan_serve.store.hub import retries
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp
 from jan_serve.store.hub.retries import RetryPolicy, TransientFailure
 
@@ -25,12 +25,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(hub_http.asyncio, "sleep", sleep)
+    monkeypatch.setattr(retries.asyncio, "sleep", sleep)
 
     def middle(low: float, high: float) -> float:
         return (low + high) / 2
 
-    monkeypatch.setattr(hub_http.random, "uniform", middle)
+    monkeypatch.setattr(retries.random, "uniform", middle)
     return waited
 
 
