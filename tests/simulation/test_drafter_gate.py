@@ -235,7 +235,7 @@ class SlowContext(FakeContext):
         self._logits = np.zeros(self.n_vocab, np.float32)
         self._logits[9_999] = 20.0 if is_sure else 0.0
 
-    def decode(self, batch: object) -> int:
+    def decode(self, batch: Any, meanwhile: Callable[[], None] | None = None) -> int:
         self.now += 0.008
         return DECODE_OK
 

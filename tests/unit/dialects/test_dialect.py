@@ -122,6 +122,9 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
         names = [model.name for model in await services.models.models()]
         return json_reply({"small_models": names, "body_limit": body_limit})
 
+    def framed(value: object) -> bytes:
+        return json_bytes(value) + b"\n"
+
     @router.post(PREFIX + "/ask")
     async def ask(request: Request, body: Ask) -> Response:
         if not body.text:
@@ -134,7 +137,7 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
             lambda problem: {"small_error": problem.code},
             streams,
             done=b"",
-            framed=lambda value: json_bytes(value) + b"\n",
+            framed=framed,
         )
 
     def amend_document(document: dict[str, Any]) -> None:

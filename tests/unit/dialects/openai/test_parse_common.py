@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from jan_serve.core.request import (
     AdapterChoice,
     ChatPrompt,
+    GenerationRequest,
     SamplingParams,
     StopConditions,
 )
@@ -15,6 +16,10 @@ from jan_serve.dialects.openai.llama_server import InfillRequest, infill_request
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest
 from tests.unit.dialects.openai_requests import chat, completion, completions
+
+
+def _infill(**fields: Any) -> GenerationRequest:
+    return infill_request(InfillRequest.model_validate(fields))
 
 
 def test_explicit_fields_are_those_that_the_caller_set() -> None:
@@ -26,8 +31,8 @@ def test_explicit_fields_are_those_that_the_caller_set() -> None:
         chat(max_completion_tokens=0, stop_sequences=["a"], seed=-1).given or frozenset()
     )
     assert "max_tokens" in (chat(max_output_tokens=-1).given or ())
-    assert infill_request(InfillRequest(n_predict=-1, top_k=1)).given == {"max_tokens", "top_k"}
-    assert infill_request(InfillRequest(samplers=["top_k"])).given is None
+    assert _infill(n_predict=-1, top_k=1).given == {"max_tokens", "top_k"}
+    assert _infill(samplers=["top_k"]).given is None
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,7 @@ def test_explicit_fields_are_those_that_the_caller_set() -> None:
 )
 def test_adapters(lora: Any, expected: Any) -> None:
     assert chat(lora=lora).adapters == completion(lora=lora).adapters == expected
-    assert infill_request(InfillRequest.model_validate({"lora": lora})).adapters == expected
+    assert _infill(lora=lora).adapters == expected
 
 
 @pytest.mark.parametrize("lora", ["a", [1], [{"id": True}], [{"id": 0, "scale": "1"}]])
