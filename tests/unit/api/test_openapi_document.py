@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,22 @@ async def test_the_document_has_a_route_that_logs_and_metrics_know() -> None:
         metrics = (await client.get("/metrics")).text
     assert 'jan_serve_requests_total{route="/openapi.json",status="200"} 2.0' in metrics
     assert "unmatched" not in metrics
+
+
+async def test_replies_name_their_members() -> None:
+    """Clients make types of these: a member that is always there is required, and none is any object."""
+    async with http_client() as client:
+        document = (await client.get("/openapi.json")).json()
+
+    def reply(path: str) -> dict[str, Any]:
+        schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        return document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+
+    for path in ("/info", "/api/status", "/api/experimental/model-recommendations", "/lmdeploy/v1/models"):
+        assert set(reply(path)["required"]) == set(reply(path)["properties"]), path
+    card = reply("/lmdeploy/v1/models")["properties"]["data"]["items"]["$ref"].rsplit("/", 1)[1]
+    permission = document["components"]["schemas"][card]["properties"]["permission"]["items"]
+    assert permission == {"$ref": "#/components/schemas/Permission"}
 
 
 async def test_the_first_document_is_made_while_others_are_served() -> None:

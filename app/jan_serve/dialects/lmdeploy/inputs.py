@@ -100,8 +100,25 @@ class HealthReply(TypedDict):
     message: str
 
 
+class Permission(TypedDict):
+    """As OpenAI once had them. Has no effect."""
+
+    id: str
+    object: Literal["model_permission"]
+    created: int
+    allow_create_engine: bool
+    allow_sampling: bool
+    allow_logprobs: bool
+    allow_search_indices: bool
+    allow_view: bool
+    allow_fine_tuning: bool
+    organization: str
+    group: None
+    is_blocking: bool
+
+
 class ModelCard(TypedDict):
-    """An available model. permission: as OpenAI once had them; they have no effect."""
+    """An available model."""
 
     id: str
     object: Literal["model"]
@@ -109,7 +126,7 @@ class ModelCard(TypedDict):
     owned_by: Literal["lmdeploy"]
     root: str
     parent: None
-    permission: list[dict[str, Any]]
+    permission: list[Permission]
 
 
 class ModelList(TypedDict):

@@ -96,6 +96,11 @@ class OllamaTensor(TypedDict):
     shape: list[int]
 
 
+class ShownMessage(TypedDict):
+    role: str
+    content: str
+
+
 class OllamaShowReply(TypedDict):
     """model_info: the file's header; its context_length is the one that the server gives.
 
@@ -107,7 +112,7 @@ class OllamaShowReply(TypedDict):
     template: NotRequired[str]
     system: NotRequired[str]
     license: NotRequired[str]
-    messages: NotRequired[list[dict[str, str]]]
+    messages: NotRequired[list[ShownMessage]]
     details: OllamaDetails
     model_info: dict[str, Any]
     tensors: NotRequired[list[OllamaTensor]]

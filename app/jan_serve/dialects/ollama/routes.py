@@ -278,18 +278,30 @@ class OllamaCloud(TypedDict):
     source: str
 
 
+class OllamaStatus(TypedDict):
+    """cloud: there is none."""
+
+    cloud: OllamaCloud
+
+
+class Recommendations(TypedDict):
+    """Always empty: `jan-serve pull --list` suggests models."""
+
+    recommendations: list[dict[str, Any]]
+
+
 def add_server_routes(router: APIRouter) -> None:
     @router.get("/api/version", response_model=OllamaVersion)
     async def version() -> Response:
         """The release of Ollama whose API this is."""
         return json_reply({"version": VERSION})
 
-    @router.get("/api/status", response_model=dict[str, OllamaCloud])
+    @router.get("/api/status", response_model=OllamaStatus)
     async def status() -> Response:
         """There are no models elsewhere."""
         return json_reply({"cloud": {"disabled": True, "source": "none"}})
 
-    @router.get("/api/experimental/model-recommendations", response_model=dict[str, list[Any]])
+    @router.get("/api/experimental/model-recommendations", response_model=Recommendations)
     async def recommendations() -> Response:
         """None."""
         return json_reply({"recommendations": []})

@@ -165,24 +165,31 @@ def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
         name, facts = await while_connected(request, serving.generation.facts(None))
         limits = serving.limits
         max_input, max_total = max_tokens(limits, facts)
-        body = Info(
-            model_id=name,
-            max_concurrent_requests=limits.tgi_max_concurrent_requests,
-            max_best_of=limits.tgi_max_best_of,
-            max_stop_sequences=limits.tgi_max_stop_sequences,
-            max_input_tokens=max_input,
-            max_total_tokens=max_total,
-            max_client_batch_size=limits.tgi_max_client_batch_size,
-            version=TGI_VERSION,
-            docker_label=DOCKER_LABEL,
+        body: Info = {
+            "model_id": name,
+            "model_sha": None,
+            "model_pipeline_tag": "text-generation",
+            "max_concurrent_requests": limits.tgi_max_concurrent_requests,
+            "max_best_of": limits.tgi_max_best_of,
+            "max_stop_sequences": limits.tgi_max_stop_sequences,
+            "max_input_tokens": max_input,
+            "max_total_tokens": max_total,
+            "validation_workers": 2,
+            "max_client_batch_size": limits.tgi_max_client_batch_size,
+            "router": "text-generation-router",
+            "version": TGI_VERSION,
+            "sha": None,
+            "docker_label": DOCKER_LABEL,
             # llama.cpp's, with the number of parameters where it knows no name for the size
-            model_dtype=facts.description.replace("?B", f"{facts.n_params / 1e6:.3g}M"),
-            model_device_type=facts.device,
-            max_input_length=max_input,
-            max_batch_total_tokens=facts.n_ctx,
-            max_batch_size=facts.parallel,
-        )
-        return json_reply(body.model_dump())
+            "model_dtype": facts.description.replace("?B", f"{facts.n_params / 1e6:.3g}M"),
+            "model_device_type": facts.device,
+            "max_input_length": max_input,
+            "waiting_served_ratio": 0.3,
+            "max_batch_total_tokens": facts.n_ctx,
+            "max_waiting_tokens": 20,
+            "max_batch_size": facts.parallel,
+        }
+        return json_reply(body)
 
 
 def add_mounted_facts(router: APIRouter, serving: Serving) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Annotated, Any, Final, Literal, NotRequired, cast
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
@@ -166,31 +166,29 @@ class SimpleToken(TypedDict):
     stop: int
 
 
-class Info(BaseModel):
+class Info(TypedDict):
     """The model and the server. The second half has the names of 1.4.2."""
 
-    model_config = {"protected_namespaces": ()}
-
     model_id: str
-    model_sha: str | None = None
-    model_pipeline_tag: str | None = "text-generation"
+    model_sha: str | None
+    model_pipeline_tag: str | None
     max_concurrent_requests: int
     max_best_of: int
     max_stop_sequences: int
     max_input_tokens: int
     max_total_tokens: int
-    validation_workers: int = 2
+    validation_workers: int
     max_client_batch_size: int
-    router: str = "text-generation-router"
+    router: str
     version: str
-    sha: str | None = None
+    sha: str | None
     docker_label: str | None
     model_dtype: str
     model_device_type: str
     max_input_length: int
-    waiting_served_ratio: float = 0.3
+    waiting_served_ratio: float
     max_batch_total_tokens: int
-    max_waiting_tokens: int = 20
+    max_waiting_tokens: int
     max_batch_size: int | None
 
 
