@@ -34,47 +34,50 @@ _PER_TOKEN_S: Final = (
     *(10.0, 20.0, 40.0, 80.0),
 )
 
-_COUNTERS: Final = {
-    "prompt_tokens": "Prompt tokens of finished requests.",
-    "generation_tokens": "Tokens generated for finished requests.",
-}
-_HISTOGRAMS: Final = {
-    "request_prompt_tokens": ("Prompt tokens.", _TOKENS),
-    "request_generation_tokens": ("Generated tokens.", _TOKENS),
-    "time_to_first_token_seconds": ("From arrival to the first text.", _FIRST_TOKEN_S),
-    "time_per_output_token_seconds": ("Decode time over the tokens after the first one.", _PER_TOKEN_S),
-    "iter_token_latency": ("Between neighbouring pieces of an answer.", _PER_TOKEN_S),
-    "e2e_request_latency_seconds": ("From arrival to the end.", _SECONDS),
-    "request_queue_time_seconds": ("Waiting in the engine.", _SECONDS),
-    "request_inference_time_seconds": ("Prefill and decode.", _SECONDS),
-    "request_prefill_time_seconds": ("Prefill.", _SECONDS),
-    "request_decode_time_seconds": ("Decode.", _SECONDS),
-}
+
+def _per_token_s(record: RequestRecord) -> float | None:
+    later = record.completion_tokens - 1
+    return record.decode_s / later if record.decode_s is not None and later > 0 else None
 
 
-def _observed(record: RequestRecord) -> dict[str, float | None]:
-    """The values of counters and histograms, but for the gaps between pieces."""
-    prompt, generated = record.prompt_tokens, record.completion_tokens
-    prefill_s, decode_s = record.prefill_s, record.decode_s
-    return {
-        "prompt_tokens": prompt,
-        "generation_tokens": generated,
-        "request_prompt_tokens": prompt,
-        "request_generation_tokens": generated,
-        "time_to_first_token_seconds": record.first_token_s,
-        "time_per_output_token_seconds": None
-        if decode_s is None or generated < 2
-        else decode_s / (generated - 1),
-        "e2e_request_latency_seconds": record.elapsed_s(),
-        "request_queue_time_seconds": record.queue_s,
-        "request_inference_time_seconds": None
-        if prefill_s is None or decode_s is None
-        else prefill_s + decode_s,
-        "request_prefill_time_seconds": prefill_s,
-        "request_decode_time_seconds": decode_s,
-    }
+def _inference_s(record: RequestRecord) -> float | None:
+    if record.prefill_s is None or record.decode_s is None:
+        return None
+    return record.prefill_s + record.decode_s
 
 
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[RequestRecord], int]], ...]] = (
+    ("prompt_tokens", "Prompt tokens of finished requests.", lambda it: it.prompt_tokens),
+    ("generation_tokens", "Tokens generated for finished requests.", lambda it: it.completion_tokens),
+)
+_Values = Callable[[RequestRecord], Iterable[float | None]]
+_HISTOGRAMS: Final[tuple[tuple[str, str, tuple[float, ...], _Values], ...]] = (
+    ("request_prompt_tokens", "Prompt tokens.", _TOKENS, lambda it: [it.prompt_tokens]),
+    ("request_generation_tokens", "Generated tokens.", _TOKENS, lambda it: [it.completion_tokens]),
+    (
+        "time_to_first_token_seconds",
+        "From arrival to the first text.",
+        _FIRST_TOKEN_S,
+        lambda it: [it.first_token_s],
+    ),
+    (
+        "time_per_output_token_seconds",
+        "Decode time over the tokens after the first one.",
+        _PER_TOKEN_S,
+        lambda it: [_per_token_s(it)],
+    ),
+    (
+        "iter_token_latency",
+        "Between neighbouring pieces of an answer.",
+        _PER_TOKEN_S,
+        lambda it: it.token_gaps_s,
+    ),
+    ("e2e_request_latency_seconds", "From arrival to the end.", _SECONDS, lambda it: [it.elapsed_s()]),
+    ("request_queue_time_seconds", "Waiting in the engine.", _SECONDS, lambda it: [it.queue_s]),
+    ("request_inference_time_seconds", "Prefill and decode.", _SECONDS, lambda it: [_inference_s(it)]),
+    ("request_prefill_time_seconds", "Prefill.", _SECONDS, lambda it: [it.prefill_s]),
+    ("request_decode_time_seconds", "Decode.", _SECONDS, lambda it: [it.decode_s]),
+)
 _GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
     ("num_api_requests_routed", "Requests that were given to the engine.", lambda model: model.leases),
     ("num_api_requests_waiting", "Requests that wait for the model.", lambda model: model.waiting),
@@ -93,14 +96,14 @@ class LmdeployMetrics:
 
     def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
         self._completed: defaultdict[str, int] = defaultdict(int)
-        self._counters = {
-            name: Counter(f"lmdeploy:{name}", text, _LABELS, registry=registry)
-            for name, text in _COUNTERS.items()
-        }
-        self._histograms = {
-            name: Histogram(f"lmdeploy:{name}", text, _LABELS, buckets=buckets, registry=registry)
-            for name, (text, buckets) in _HISTOGRAMS.items()
-        }
+        self._counters = [
+            (Counter(f"lmdeploy:{name}", text, _LABELS, registry=registry), value)
+            for name, text, value in _COUNTERS
+        ]
+        self._histograms = [
+            (Histogram(f"lmdeploy:{name}", text, _LABELS, buckets=buckets, registry=registry), values)
+            for name, text, buckets, values in _HISTOGRAMS
+        ]
         self._success = Counter(
             "lmdeploy:request_success",
             "Answers that came to their end.",
@@ -114,13 +117,11 @@ class LmdeployMetrics:
             return
         self._completed[record.model] += 1
         labels = (record.model, _ENGINE)
-        observed = _observed(record)
-        for name, counter in self._counters.items():
-            counter.labels(*labels).inc(observed[name] or 0)
-        for name, histogram in self._histograms.items():
+        for counter, count in self._counters:
+            counter.labels(*labels).inc(count(record))
+        for histogram, values in self._histograms:
             child = histogram.labels(*labels)
-            values = record.token_gaps_s if name == "iter_token_latency" else [observed[name]]
-            for value in values:
+            for value in values(record):
                 if value is not None:
                     child.observe(value)
         for reason in record.finish_reasons:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes
+from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.core.models import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _QUANTILES: Final = ("0", "0.5", "0.9", "0.95", "0.99", "0.999", "1")
 _BOUNDS: Final = (*(repr(bound) for bound in STEP_SECONDS), "+Inf")
-_STEP_DURATIONS: Final = (
-    ("inference", "whole", "Seconds of a step."),
-    ("forward", "forward", "Seconds of the model in a step."),
-    ("decode", "sampling", "Seconds of sampling and of texts in a step."),
-    ("filter", "leave", "Seconds of letting go of sequences that end."),
-    ("concat", "join", "Seconds of taking sequences in beside running ones."),
+_STEP_DURATIONS: Final[tuple[tuple[str, str, Callable[[StepTimes], PartTimes]], ...]] = (
+    ("inference", "Seconds of a step.", lambda steps: steps.whole),
+    ("forward", "Seconds of the model in a step.", lambda steps: steps.forward),
+    ("decode", "Seconds of sampling and of texts in a step.", lambda steps: steps.sampling),
+    ("filter", "Seconds of letting go of sequences that end.", lambda steps: steps.leave),
+    ("concat", "Seconds of taking sequences in beside running ones.", lambda steps: steps.join),
 )
-"""Name, part of StepTimes, help."""
+"""The series `tgi_batch_…_duration`."""
 
 
 class CounterType(str):
@@ -73,10 +73,10 @@ def batch_series(engines: Sequence[EngineStats]) -> Iterable[Metric]:
     if joins := sum(sum(each.join.counts) for steps in kinds.values() for each in steps):
         text = "Times that sequences were taken in beside running ones."
         yield counter("tgi_batch_concat", text, [({"reason": "chunking"}, float(joins))])
-    for name, part, text in _STEP_DURATIONS:
+    for name, text, part in _STEP_DURATIONS:
         family = HistogramMetricFamily(f"tgi_batch_{name}_duration", text, labels=("method",))
         for method, steps in kinds.items():
-            parts: list[PartTimes] = [found for each in steps if (found := getattr(each, part)).counts]
+            parts = [part(each) for each in steps if part(each).counts]
             if parts:
                 counts = (sum(column) for column in zip(*(each.counts for each in parts), strict=True))
                 buckets = list(zip(_BOUNDS, map(float, itertools.accumulate(counts)), strict=True))
