@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, Self, cast
 
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -347,11 +347,18 @@ def core_tools(tools: list[Tool]) -> tuple[core.Tool, ...]:
     )
 
 
-def read_call(text: str) -> tuple[str, str]:
-    """The name, and the arguments as compact JSON. Raises ToolFailed if a limit cut the text off."""
+class Called(NamedTuple):
+    """arguments: compact JSON text."""
+
+    name: str
+    arguments: str
+
+
+def read_call(text: str) -> Called:
+    """Raises ToolFailed if a limit cut the text off."""
     try:
         function: Any = json.loads(text)["function"]
         name: str = function.pop("_name")
     except (ValueError, KeyError, TypeError) as error:
         raise ToolFailed(f"Failed to parse generated text: {error}") from None
-    return name, json.dumps(function, ensure_ascii=False, separators=(",", ":"))
+    return Called(name, json.dumps(function, ensure_ascii=False, separators=(",", ":")))

@@ -18,6 +18,7 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events
 from jan_serve.dialects.tgi.chat.parse import (
     NO_TOOL,
+    Called,
     CalledFunction,
     ChatReply,
     ChatRequest,
@@ -80,14 +81,13 @@ def _entry(info: TokenInfo, text: str) -> TokenLogprob:
 
 
 def chat_reply(
-    body: ChatRequest, head: ReplyFacts, answer: Collected, call: tuple[str, str] | None, counted: Collected
+    body: ChatRequest, head: ReplyFacts, answer: Collected, call: Called | None, counted: Collected
 ) -> dict[str, Any]:
-    """The whole reply. call: its name and arguments. counted: whose counts are reported."""
+    """The whole reply. counted: whose counts are reported."""
     [generated] = answer.sequences
     message: ReplyMessage = {"role": "assistant", "content": generated.text}
     if call is not None:
-        name, arguments = call
-        function: CalledFunction = {"description": None, "name": name, "arguments": arguments}
+        function: CalledFunction = {"description": None, "name": call.name, "arguments": call.arguments}
         message = {"role": "assistant", "tool_calls": [{"id": "0", "type": "function", "function": function}]}
     texts = TokenTexts()
     choice: Choice = {
@@ -270,7 +270,7 @@ async def serve_chat(request: Request, serving: Serving, body: ChatRequest) -> R
         job = await lease.job(native)
         answer = first = await while_connected(request, _collected(request, lease, job))
         call = read_call(answer.sequences[0].text) if tools else None
-        if call is not None and call[0] == NO_TOOL and may_decline:
+        if call is not None and call.name == NO_TOOL and may_decline:
             call = None  # TGI reports the counts of the answer in which the model declined
             job = await lease.job(await while_connected(request, _rendered(lease, body, [])))
             answer = await while_connected(request, _collected(request, lease, job))
@@ -317,23 +317,34 @@ async def _begun(
     first: Events = lease.events([job])
     if not calls:
         return [job], lease.stream(first), ChatChunks(body, _facts(body, job), job.ending).chunks
-    call = CallChunks(body, _facts(body, job), job.ending)
-    shown: CallChunks | ChatChunks = call
+    switch = _Switch(lease, body, job, may_decline=may_decline)
+    return [job], lease.stream(switch.events(first)), switch.chunks
 
-    async def events() -> AsyncGenerator[GenerationEvent]:
+
+class _Switch:
+    """Stream of a call; if the model declines it, of the text that is then generated instead."""
+
+    def __init__(self, lease: RequestLease, body: ChatRequest, job: Job, *, may_decline: bool) -> None:
+        self._lease = lease
+        self._body = body
+        self._may_decline = may_decline
+        self._call = CallChunks(body, _facts(body, job), job.ending)
+        self._shown: CallChunks | ChatChunks = self._call
+
+    async def events(self, first: Events) -> AsyncGenerator[GenerationEvent]:
         """Events of the call; or of the beginning of a call, which is not sent, and then of the text."""
-        nonlocal shown
         async with closing(first):
             async for event in first:
                 yield event
-                if may_decline and call.declined:
+                if self._may_decline and self._call.declined:
                     break
             else:
                 return
-        job = await lease.job(await _rendered(lease, body, []), in_stream=True)
-        shown = ChatChunks(body, _facts(body, job), job.ending)
-        async with closing(lease.events([job])) as rest:
+        job = await self._lease.job(await _rendered(self._lease, self._body, []), in_stream=True)
+        self._shown = ChatChunks(self._body, _facts(self._body, job), job.ending)
+        async with closing(self._lease.events([job])) as rest:
             async for event in rest:
                 yield event
 
-    return [job], lease.stream(events()), lambda event: shown.chunks(event)
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
+        return self._shown.chunks(event)
