@@ -56,7 +56,7 @@ def chat_prompt(
     """Also warnings of the parts that are left out."""
     conversation = Conversation(body.system, body.messages, strip_billing_line=strip_billing_line)
     tools, left_out = _tools(body)
-    choice = body.tool_choice
+    choice, thinks = body.tool_choice, _thinks(body, conversation)
     unknown = [
         f"{name}: this server has none, and left it out"
         for name in ("mcp_servers", "container")
@@ -67,7 +67,8 @@ def chat_prompt(
         tools=tools,
         tool_choice=_tool_choice(choice),
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
-        **_thinking(body, conversation),
+        reasoning_budget=_reasoning_budget(body, thinks),
+        template_kwargs=_template_kwargs(body, thinks),
     )
     return prompt, (*conversation.warnings, *left_out, *unknown)
 
@@ -120,18 +121,21 @@ def _thinks(body: wire.CountTokensRequest, conversation: Conversation) -> bool |
             return False
 
 
-def _thinking(body: wire.CountTokensRequest, conversation: Conversation) -> dict[str, Any]:
-    """The fields of ChatPrompt about thoughts."""
-    thinks = _thinks(body, conversation)
-    effort = body.output_config.effort if body.output_config is not None else None
-    kwargs = {"reasoning_effort": effort, "enable_thinking": thinks}
-    budget = REASONING_BUDGETS.get(effort or "")
+def _reasoning_budget(body: wire.CountTokensRequest, thinks: bool | None) -> int | None:
     if thinks is False:
-        budget = 0
-    elif isinstance(body.thinking, wire.ThinkingEnabled):
-        budget = min(body.thinking.budget_tokens, MAX_INT)
-    given = {name: value for name, value in kwargs.items() if value is not None}
-    return {"reasoning_budget": budget, "template_kwargs": given}
+        return 0
+    if isinstance(body.thinking, wire.ThinkingEnabled):
+        return min(body.thinking.budget_tokens, MAX_INT)
+    return REASONING_BUDGETS.get(_effort(body) or "")
+
+
+def _template_kwargs(body: wire.CountTokensRequest, thinks: bool | None) -> dict[str, Any]:
+    kwargs = {"reasoning_effort": _effort(body), "enable_thinking": thinks}
+    return {name: value for name, value in kwargs.items() if value is not None}
+
+
+def _effort(body: wire.CountTokensRequest) -> str | None:
+    return body.output_config.effort if body.output_config is not None else None
 
 
 def _constraint(body: wire.CountTokensRequest) -> tuple[Constraint | None, str]:
