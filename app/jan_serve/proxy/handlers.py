@@ -199,9 +199,11 @@ _PAGE_MODEL: Final[dict[str, Any]] = {
     "size_bytes": 0,
     "architecture": {"input_modalities": ["text"]},
     "status": {"value": "loaded"},
+    "context_length": None,
     "meta": {},
     "running": 0,
     "queued": 0,
-    **dict.fromkeys(("context_length", "memory", "device")),
+    "memory": None,
+    "device": None,
 }
 """An entry of `/models`: it can be asked, and nothing else can be done with it here."""

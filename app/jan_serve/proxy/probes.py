@@ -83,20 +83,25 @@ class Condition(msgspec.Struct, frozen=True):
     open_requests: int | None = None
 
 
-def _number(value: object, limit: float) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < limit
-    return cast(float, value) if is_number else None
+def _count(value: object, limit: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit else None
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_UPTIME_S:
+        return float(value)
+    return None
 
 
 def condition_of(status: int, content: Any) -> Condition:
     """Read `/health` of jan-serve, LMDeploy or any other server. Raises NodeFailure for one that fails."""
     fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
     words = [word for name in ("state", "status") if isinstance(word := fields.get(name), str)]
-    pid, open_requests = (
-        found if isinstance(found := _number(fields.get(name), limit), int) else None
-        for name, limit in (("pid", _MAX_PID), ("open_requests", _MAX_OPEN))
+    start = (
+        _count(fields.get("pid"), _MAX_PID),
+        _seconds(fields.get("uptime_s")),
+        _count(fields.get("open_requests"), _MAX_OPEN),
     )
-    start = pid, _number(fields.get("uptime_s"), _MAX_UPTIME_S), open_requests
     if not _ASLEEP.isdisjoint(words):
         return Condition(NodeState.SLEEPING, "until it is woken", *start)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
