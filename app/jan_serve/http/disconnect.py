@@ -43,7 +43,10 @@ T = TypeVar("T")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` unless the client disconnects. The body must have been read. Raises ClientGone, and as `work`."""
+    """Run `work`, and cancel it if the client disconnects. The request's body must have been read.
+
+    Raises ClientGone, and what `work` raises.
+    """
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
     try:

@@ -195,7 +195,7 @@ def _accepted(sock: socket.socket) -> Iterator[socket.socket]:
 def server_config(
     app: ASGIApp, connection: type[HttpConnection] = HttpConnection, *, believes_forwarded: bool = True
 ) -> uvicorn.Config:
-    """believes_forwarded: X-Forwarded-For and -Proto of a proxy on this machine."""
+    """believes_forwarded: take the client's address and scheme from X-Forwarded-For and -Proto of a proxy here."""
     return uvicorn.Config(
         app,
         http=connection,
@@ -206,5 +206,5 @@ def server_config(
         server_header=False,
         proxy_headers=believes_forwarded,
         forwarded_allow_ips=["127.0.0.1", "::1"],  # uvicorn would ask the environment
-        timeout_graceful_shutdown=2,  # longer than connections linger
+        timeout_graceful_shutdown=2,  # seconds after the last answer: longer than connections linger
     )

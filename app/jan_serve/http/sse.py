@@ -52,7 +52,10 @@ class _Comment(ServerSentEvent):
 
 
 class EventStream(EventSourceResponse):
-    """Closes the generator of frames when the client leaves. The generator, not a drain, ends the stream."""
+    """Closes the generator of frames when the client leaves.
+
+    A drain does not end the stream; the generator does, with an error event.
+    """
 
     def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
         self._comment = streams.ping if streams.ping_s else b""

@@ -147,7 +147,10 @@ class Forwarder:
     _passing: dict[Node, set[AnswerRelay]] = field(init=False, default_factory=dict[Node, set[AnswerRelay]])
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
-        """Raises HttpError, JanServeError before the answer has begun. Cancelling it cancels what the node does."""
+        """Answer the request. Raises HttpError and JanServeError before the answer has begun.
+
+        Cancelling it cancels what the node does.
+        """
         record = record_of(scope)
         record.model, record.stream = call.model, call.stream
         relay = await self.answer_of(call)
@@ -290,7 +293,10 @@ class Forwarder:
         preferred: Node | None = None,
         written: WrittenStream | None = None,
     ) -> AnswerRelay:
-        """Its first bytes are there; the caller closes it. written: to go on with. Raises HttpError, JanServeError."""
+        """The answer of a node, whose first bytes are there. The caller closes it. Raises HttpError, JanServeError.
+
+        written: of a stream that the node goes on with.
+        """
         attempts = Attempts(self._budget, self.clock(), tried)
         held: AnswerRelay | None = None
         problem: HttpError | None = None

@@ -32,7 +32,10 @@ def proxy_config(app: ASGIApp) -> uvicorn.Config:
 
 
 def run(settings: ProxySettings, sock: socket.socket, warn: Callable[[str], None]) -> int:
-    """Blocks; returns the exit status. warn: shows a message. Raises SettingsError, StoreError, HttpError."""
+    """Serve on `sock`, which already listens. Blocks until the proxy has stopped. Returns the exit status.
+
+    warn: shows a message to the user. Raises SettingsError, StoreError, HttpError.
+    """
 
     async def serve() -> int:
         proxy = Proxy(settings)

@@ -130,7 +130,10 @@ async def _embed(
     *,
     cut: bool,
 ) -> tuple[Vectors, int]:
-    """Also nanoseconds until the model was held. cut: shorten long inputs. Raises as GenerationService.open."""
+    """The embeddings, and the nanoseconds until the model was held. cut: shorten inputs that are too long.
+
+    Raises as GenerationService.open and `embed`.
+    """
     inputs: list[str | tuple[int, ...]] = list(texts)
     started = time.perf_counter_ns()
     async with serving.generation.open(name, ttl_s) as model:

@@ -261,7 +261,10 @@ _LEFT_OUT: Final = ("general.name", "tokenizer.chat_template")
 def shown(
     found: ModelDetails, name: str, template: str | None, *, verbose: bool, titled: bool = False
 ) -> OllamaShowReply:
-    """template: that the server uses. titled: the client shows `general.basename`, so it is the requested name."""
+    """name: as requested. template: the chat template that the server uses.
+
+    titled: the client shows `general.basename` as the model's name, so it is the requested one.
+    """
     facts = found.model.facts
     architecture = str(found.metadata.get("general.architecture", ""))
     variant = found.variant or Variant(name=name, base=found.model.name, created_at=0)
@@ -319,8 +322,9 @@ def _modelfile(model: ListedModel, variant: Variant, parameters: Sequence[str]) 
     return "\n".join(lines) + "\n"
 
 
-def _model_info(found: ModelDetails, kind: str, name: str, *, verbose: bool, titled: bool) -> dict[str, Any]:
-    """kind: the architecture."""
+def _model_info(
+    found: ModelDetails, architecture: str, name: str, *, verbose: bool, titled: bool
+) -> dict[str, Any]:
     info: dict[str, Any] = {
         key: [] if isinstance(value, list) and len(value) > _LONG_ARRAY and not verbose else value
         for key, value in found.metadata.items()
@@ -332,5 +336,5 @@ def _model_info(found: ModelDetails, kind: str, name: str, *, verbose: bool, tit
     if facts is not None:
         info.setdefault("general.parameter_count", facts.n_parameters)
     # Clients budget prompts with it.
-    info[f"{kind}.context_length"] = found.n_ctx
+    info[f"{architecture}.context_length"] = found.n_ctx
     return info

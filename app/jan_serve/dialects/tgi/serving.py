@@ -46,7 +46,10 @@ def requested_model(name: str | None) -> str | None:
 
 
 class NativeRequest(msgspec.Struct, frozen=True):
-    """Not yet checked. add_special: BOS, which rendered chats bring. constraint: instead of `parameters.grammar`."""
+    """Not yet checked. add_special: BOS as the model wants it; a rendered chat brings its own.
+
+    constraint: in place of `parameters.grammar`.
+    """
 
     inputs: str
     parameters: Parameters
@@ -133,7 +136,10 @@ class Serving:
 
     @asynccontextmanager
     async def lease(self, request: Request, model: str | None = None) -> AsyncGenerator[RequestLease]:
-        """Ends with the block, or its stream if one began. model: of a model or an adapter; None is the default."""
+        """The lease of one request; it ends with the block, or with its stream if one began.
+
+        model: the name of a model or an adapter; None is the default.
+        """
         async with AsyncExitStack() as stack:
             lease = RequestLease(self, request, model)
             stack.push_async_callback(lease.close)

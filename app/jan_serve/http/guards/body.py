@@ -37,7 +37,10 @@ _TRIM_AFTER_S: Final = 1.0
 
 
 class BodyMemory:
-    """Bounds the bytes of request bodies. Above a bound, the bodies of the client that has sent most go first."""
+    """Bounds the bytes of request bodies. Above a bound, the bodies of the client that has sent most go first.
+
+    Event loop only.
+    """
 
     def __init__(self, max_arriving: int = MAX_ARRIVING_BYTES, max_held: int = MAX_HELD_BYTES) -> None:
         self.held = 0

@@ -216,7 +216,10 @@ def _content(parts: Iterable[ContentPart]) -> str | tuple[ContentPart, ...]:
 def _parts(
     blocks: Iterable[Block | ResultBlock], fields: _Fields, *, must_read: bool = True
 ) -> Iterable[ContentPart]:
-    """What a model reads of a turn or result. must_read: raises UnsupportedContent for a document, not a note."""
+    """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent.
+
+    must_read: a document that cannot be read is an error, not a note.
+    """
     for block in blocks:
         match block:
             case TextBlock():
