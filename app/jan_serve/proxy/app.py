@@ -50,7 +50,8 @@ from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
 from jan_serve.proxy.problems import MAX_HOPS, envelopes, too_many_hops
-from jan_serve.proxy.request_facts import RequestFacts, hops_of, keys_of, read_facts, read_form_facts, to_node
+from jan_serve.proxy.relay_headers import hops_of, to_node
+from jan_serve.proxy.request_facts import RequestFacts, keys_of, read_facts, read_form_facts
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.node_address import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient

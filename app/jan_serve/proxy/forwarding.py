@@ -26,13 +26,14 @@ from jan_serve.fleet.prefixes import PromptKeys
 from jan_serve.http.errors import HttpError, ending_problem
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import record_of
-from jan_serve.proxy.answer_relay import AnswerRelay, KeptBytes, WrittenStream
+from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.request_facts import RequestFacts
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import Headers, NodeClient
+from jan_serve.proxy.written_stream import KeptBytes, WrittenStream
 
 
 class Patience:

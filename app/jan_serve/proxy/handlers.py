@@ -26,7 +26,7 @@ from jan_serve.http.strict_json import JsonReader
 from jan_serve.proxy.distserve import PairLinks
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry, read_node, read_url, status_body, url_of_text
-from jan_serve.proxy.request_facts import NODE
+from jan_serve.proxy.relay_headers import NODE
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.node_address import known_url
 

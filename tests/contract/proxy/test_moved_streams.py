@@ -21,8 +21,8 @@ from jan_serve.core.transcript import (
     recorded_header,
 )
 from jan_serve.fleet.node import NodeState
-from jan_serve.proxy import answer_relay, probes
-from jan_serve.proxy.answer_relay import KeptBytes
+from jan_serve.proxy import probes, written_stream
+from jan_serve.proxy.written_stream import KeptBytes
 from tests.support.servers.fake_nodes import (
     Answer,
     FakeNode,
@@ -161,7 +161,7 @@ async def test_each_death_with_progress_is_outlived_and_poison_is_not() -> None:
 async def test_a_node_that_never_ends_its_stream_and_always_dies_is_left_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answer_relay, "MAX_MOVES", 2)
+    monkeypatch.setattr(written_stream, "MAX_MOVES", 2)
     async with behind_a_proxy(ours("liar", begins(RECORDS[0].encoded()))) as front:
         answer = await stream(front)
         assert b"closed the connection" in answer.content
