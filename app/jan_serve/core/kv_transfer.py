@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
@@ -20,12 +21,14 @@ class PeerEndpoint(msgspec.Struct, frozen=True):
 
     host: str
     port: int
-    name: str = msgspec.field(name="link")
+    name: str
     key: bytes
 
     def to_text(self) -> str:
         """Contains the key: never log it."""
-        return msgspec.json.encode(self).decode()
+        key = urlsafe_b64encode(self.key).decode()
+        fields = {"host": self.host, "port": self.port, "link": self.name, "key": key}
+        return msgspec.json.encode(fields).decode()
 
     @classmethod
     def from_text(cls, text: str, param: str) -> PeerEndpoint:
@@ -33,15 +36,23 @@ class PeerEndpoint(msgspec.Struct, frozen=True):
         if len(text) > _MAX_CHARACTERS:
             raise InvalidRequest(f"{param}: {len(text)} characters are too long", param=param)
         try:
-            found = msgspec.json.decode(text, type=cls)
+            found = msgspec.json.decode(text, type=_EndpointText)
+            key = urlsafe_b64decode(found.key.encode())
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(
                 f"{param}: this is not what `/distserve/p2p_initialize` of jan-serve answers ({error})",
                 param=param,
             ) from None
-        if len(found.key) != KEY_BYTES or not 0 < found.port < 65_536 or not found.host:
+        if len(key) != KEY_BYTES or not 0 < found.port < 65_536 or not found.host:
             raise InvalidRequest(f"{param}: host, port and key must be those of a server", param=param)
-        return found
+        return cls(found.host, found.port, found.link, key)
+
+
+class _EndpointText(msgspec.Struct):
+    host: str
+    port: int
+    link: str
+    key: str
 
 
 class RemoteState(msgspec.Struct, frozen=True, kw_only=True):

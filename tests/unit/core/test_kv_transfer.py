@@ -1,3 +1,5 @@
+"""The text in which servers hand endpoints of peers over, and states of sequences as bytes."""
+
 from __future__ import annotations
 
 import struct
@@ -16,6 +18,13 @@ KEY = "A" * 43 + "="
 def test_endpoints_come_back_from_their_text() -> None:
     endpoint = PeerEndpoint("::1", 65_535, "link", bytes(range(32)))
     assert PeerEndpoint.from_text(endpoint.to_text(), "x") == endpoint
+
+
+def test_the_text_is_that_of_every_version() -> None:
+    key = b"\xfb\xff" * 16
+    text = '{"host":"h","port":9,"link":"l","key":"-__7__v_-__7__v_-__7__v_-__7__v_-__7__v_-_8="}'
+    assert PeerEndpoint("h", 9, "l", key).to_text() == text
+    assert PeerEndpoint.from_text(text, "x").key == key
 
 
 @pytest.mark.parametrize(
