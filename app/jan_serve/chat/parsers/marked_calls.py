@@ -159,7 +159,7 @@ class JsonCalls(msgspec.Struct, frozen=True, kw_only=True):
         # Small models put the objects between the markers into a block of Markdown.
         fence = (yield from stream.accept(_FENCE)) if self.closers else None
         yield from stream.skip_space()
-        in_array = (yield from stream.accept("[")) is not None or marker.endswith("[")
+        in_array = marker.endswith("[") or (yield from stream.accept("[")) is not None
         yield from stream.skip_space()
         any_call = False
         while (yield from stream.peek(1)) == "{":
@@ -205,7 +205,7 @@ class _Call:
         if not self._opened and whole and self._is_call():
             self._open()
             self._context.out.arguments(self._held if self._held is not None else "{}")
-        if self._opened and not whole:
+        if self._opened and not whole and self._syntax.closers:
             yield from self._context.pass_rest(self._syntax.closers)
         return self._opened or (whole and self._name in self._syntax.not_calls)
 

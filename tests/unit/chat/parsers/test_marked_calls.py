@@ -103,6 +103,14 @@ def test_calls(syntax: JsonCalls, answer: str, text: str, calls: list[tuple[str,
 def test_a_marker_with_the_bracket_begins_an_array() -> None:
     answer = '<call>[{"name": "now"}, {"name": "now"}].'
     assert text_and_calls(JsonCalls(), answer, "<call>[")[1] == CALLS_NOW * 2
+    nested = '<call>[[{"name": "now"}]]'
+    assert text_and_calls(JsonCalls(), nested, "<call>[") == (nested, [])
+
+
+def test_what_follows_broken_arguments_is_theirs_up_to_the_closer() -> None:
+    answer = '<call>{"name": "now", "arguments": 1 2}</call>.'
+    assert text_and_calls(CLOSED, answer) == (".", [("now", "1 2}")])
+    assert text_and_calls(JsonCalls(), answer) == ("2}</call>.", [("now", "1")])
 
 
 PLAIN = BareNameCalls(arguments=("<args>",), closers=("</call>",))
