@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -145,6 +145,17 @@ def _read(
     return tuple(spaced), found.get("flag") == "True"
 
 
+_ANYTHING: Final = ".*?"
+
+
+class _Token(NamedTuple):
+    """A part of a regular expression: a word, or white space. name: of the group of white space that may differ."""
+
+    text: str
+    name: str = ""
+    is_word: bool = False
+
+
 class _Numbered:
     """A layout with the numbers of its texts in their place, in the order of `texts_of`."""
 
@@ -164,28 +175,44 @@ class _Numbered:
 
         A place has the same white space wherever the text is, that of the layout if it can. Where two texts touch, one
         keeps that of the layout, and the other one has the rest: so the white space between them has one reading.
+        Before a word there is one reading in any case, and the group takes it without a second try: each place with two
+        would double the time that a text takes which has no such calls.
         """
-        heads, tail = {self._call[0], *self._argument[:1]}, self._call[-1]
+        tokens = list(self._tokens(texts, calls, names))
+        words = [number for number, token in enumerate(tokens) if token.is_word]
+        tokens = tokens[words[0] : words[-1] + 1]  # white space before the calls belongs to nothing
         written: list[str] = []
         spaces: set[str] = set()
-        last_word = 0
+        for number, (text, name, _) in enumerate(tokens):
+            if not name:
+                written.append(text)
+            elif name in spaces:
+                written.append(f"(?P={name})")
+            else:
+                spaces.add(name)
+                after = tokens[number + 1]
+                before_word = after.is_word and after.text != _ANYTHING
+                written.append(rf"(?P<{name}>\s*+)" if before_word else rf"(?P<{name}>{text}|\s*?)")
+        return "".join(written)
+
+    def _tokens(
+        self, texts: Sequence[Sequence[str]], calls: Sequence[ToolCall], names: Sequence[str]
+    ) -> Iterator[_Token]:
+        """The calls in words and white space."""
+        heads, tail = {self._call[0], *self._argument[:1]}, self._call[-1]
         for piece in self._pieces(calls, names):
-            runs = [piece] if isinstance(piece, str) else texts[piece]
+            if isinstance(piece, str):
+                yield _Token(piece, is_word=True)
+                continue
+            runs = texts[piece]
             for index, run in enumerate(runs):
-                name = f"text{piece}_{index}"
-                if isinstance(piece, str) or index % 2:
-                    written.append(piece if isinstance(piece, str) else re.escape(run))
-                    last_word = len(written)
-                elif not last_word:
-                    continue  # white space before the calls belongs to nothing
-                elif (index == 0 and piece in heads) or (index == len(runs) - 1 and piece == tail):
-                    written.append(re.escape(run))
-                elif name in spaces:
-                    written.append(f"(?P={name})")
-                else:
-                    spaces.add(name)
-                    written.append(rf"(?P<{name}>{re.escape(run)}|\s*?)")
-        return "".join(written[:last_word])
+                is_own = (index == 0 and piece in heads) or (index == len(runs) - 1 and piece == tail)
+                if index % 2:
+                    yield _Token(re.escape(run), is_word=True)
+                elif not is_own:
+                    yield _Token(re.escape(run), name=f"text{piece}_{index}")
+                elif run:
+                    yield _Token(re.escape(run))
 
     def _pieces(self, calls: Sequence[ToolCall], names: Sequence[str]) -> Iterator[int | str]:
         """Numbers of texts, and what stands in the place of slots."""
@@ -206,7 +233,7 @@ class _Numbered:
 
     def _arguments(self, values: dict[str, Any], names: Sequence[str]) -> Iterator[int | str]:
         if not self._argument:
-            yield r"\{.*?\}" if self._is_json else ".*?"
+            yield r"\{.*?\}" if self._is_json else _ANYTHING
             return
         for position, name in enumerate(names or values):
             if position:

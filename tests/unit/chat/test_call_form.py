@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jan_serve.chat.call_form import in_form, texts_of, with_texts
+from jan_serve.chat.call_form import in_form, learned_form, probe_history, texts_of, with_texts
 from jan_serve.chat.chat_format import ChatFormat, StreamParser
-from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
+from jan_serve.chat.detect import FORMATS, detect_format, knows_tools, writes_calls
 from jan_serve.chat.formats.elements import QWEN3_CODER
 from jan_serve.chat.formats.messages import GPT_OSS
 from jan_serve.chat.template import rendered_chat
 from jan_serve.chat.template_traits import traits_of
+from jan_serve.chat.tools_as_text import write_calls
 from jan_serve.core.events import ToolCallDelta
 from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, RenderRequest
@@ -159,3 +161,12 @@ def is_allowed(chat_format: ChatFormat, text: str) -> bool:
             return False
         executor.accept(FIRST_BYTE + byte)
     return executor.allows(EOS)
+
+
+@pytest.mark.parametrize("chat_format", FORMATS, ids=lambda each: each.name)
+def test_a_text_with_halves_of_calls_takes_no_time(chat_format: ChatFormat) -> None:
+    calls = write_calls(chat_format.calls, probe_history(parallel=True)[1].tool_calls)
+    started = time.process_time()
+    assert learned_form(chat_format, calls[: len(calls) // 2] * 100, parallel=True) is None
+    learned_form(chat_format, calls.replace("\n", " " * 300)[:-1], parallel=True)
+    assert time.process_time() - started < 1
