@@ -63,6 +63,8 @@ def test_schemas_of_properties_and_items() -> None:
     assert property_schema({}, ROOT, "b") is None
     assert item_schema({"items": CITY}, ROOT) is CITY
     assert item_schema({"items": True}, ROOT) is None
+    either = {"anyOf": [{"items": {"type": "integer"}}, {"items": CITY}]}
+    assert item_schema(either, ROOT) == {"anyOf": [{"type": "integer"}, CITY]}
 
 
 def test_schemas_that_are_deep_or_shared_take_no_time() -> None:
