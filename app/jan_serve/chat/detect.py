@@ -9,22 +9,62 @@ from typing import Final
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.formats import bare_names, elements, marked_json, messages, own_notations, python_calls
 
-# First signatures unique to one family. A variant comes before the format it derives from.
-_ORDER: Final = (
-    "gpt-oss muse-glimmer functionary-v3.2 kimi-k3 kimi-k2 solar-open deepseek-v3.2 deepseek-v4 deepseek-v3.1"
-    " deepseek-r1 cohere2-moe command-r7b command-r mistral-call-id mistral-args mistral-array gemma4 function-gemma"
-    " minimax-m3 minimax-m2 minimax-m1 apertus apriel jamba hunyuan internlm nemotron firefunction gigachat3.1"
-    " gigachat3 hunyuan3 minicpm3 lfm2 olmo3 smollm3 minicpm5 seed-oss glm-4.7 glm-4.5 qwen3-coder functionary-v3.1"
-    " granite4 granite3.2 granite3 phi4 hermes python-list xlam llama4 llama3 granite-code generic"
+FORMATS: Final[tuple[ChatFormat, ...]] = (
+    # Signatures unique to one family.
+    messages.GPT_OSS,
+    messages.MUSE_GLIMMER,
+    messages.FUNCTIONARY_V3_2,
+    elements.KIMI_K3,
+    bare_names.KIMI_K2,
+    bare_names.SOLAR_OPEN,
+    elements.DEEPSEEK_V3_2,
+    elements.DEEPSEEK_V4,
+    bare_names.DEEPSEEK_V3_1,
+    bare_names.DEEPSEEK_R1,
+    marked_json.COHERE2_MOE,
+    marked_json.COMMAND_R7B,
+    marked_json.COMMAND_R,
+    bare_names.MISTRAL_CALL_ID,
+    bare_names.MISTRAL_ARGS,
+    bare_names.MISTRAL_ARRAY,
+    own_notations.GEMMA4,
+    own_notations.FUNCTION_GEMMA,
+    own_notations.MINIMAX_M3,
+    elements.MINIMAX_M2,
+    marked_json.MINIMAX_M1,
+    marked_json.APERTUS,
+    marked_json.APRIEL,
+    marked_json.JAMBA,
+    marked_json.HUNYUAN,
+    marked_json.INTERNLM,
+    marked_json.NEMOTRON,
+    marked_json.FIREFUNCTION,
+    marked_json.GIGACHAT3_1,
+    marked_json.GIGACHAT3,
+    elements.HUNYUAN3,
+    python_calls.MINICPM3,
+    python_calls.LFM2,
+    python_calls.OLMO3,
+    marked_json.SMOLLM3,
+    elements.MINICPM5,
+    elements.SEED_OSS,
+    # A variant comes before the format it derives from.
+    elements.GLM_4_7,
+    elements.GLM_4_5,
+    elements.QWEN3_CODER,
+    bare_names.FUNCTIONARY_V3_1,
+    marked_json.GRANITE4,
+    marked_json.GRANITE3_2,
+    marked_json.GRANITE3,
+    marked_json.PHI4,
+    marked_json.HERMES,
+    python_calls.PYTHON_LIST,
+    python_calls.XLAM,
+    python_calls.LLAMA4,
+    python_calls.LLAMA3,
+    marked_json.GRANITE_CODE,
+    marked_json.GENERIC,
 )
-_KNOWN: Final = {
-    each.name: each
-    for notation in (bare_names, elements, marked_json, messages, own_notations, python_calls)
-    for each in vars(notation).values()
-    if isinstance(each, ChatFormat)
-}
-
-FORMATS: Final = tuple(_KNOWN[name] for name in _ORDER.split())
 """All formats, in the order they are tried. The last one matches every template."""
 
 CHATML_TURN_END: Final = "<|im_end|>"
