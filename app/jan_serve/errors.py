@@ -1,7 +1,9 @@
 """The exception tree of jan-serve, from JanServeError down.
 
 Codes are stable and independent of transport: each dialect maps them to its own status and envelope.
-`payload()` and `error_from_payload()` carry an error over the worker pipe.
+`payload()` and `error_from_payload()` carry an error over the worker pipe. `shortage` tells what a process lacks for a
+moment (memory, threads, file descriptors) from other failures, and `public_text` is a message without what only the
+owner of the machine may read.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class InvalidRequest(JanServeError, code="invalid_request"):
         """This error, with `field` as its `param` and at the beginning of its message."""
         self.param = field
         self.message = f"{field}: {self.message.removeprefix(f'{field}: ')}"
+        self.args = (self.message,)
         return self
 
 

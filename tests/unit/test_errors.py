@@ -1,4 +1,4 @@
-"""What a process lacks for a moment is told from the exception, or from one that led to it."""
+"""The field in an error's message; what a process lacks for a moment, told from the exception or one that led to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from jan_serve.errors import InsufficientMemory, Unavailable, ran_out_of_memory, shortage
+from jan_serve.errors import InsufficientMemory, InvalidImage, Unavailable, ran_out_of_memory, shortage
 
 SHORTAGES: Final = (
     MemoryError(),
@@ -55,3 +55,12 @@ def test_a_lack_of_descriptors_is_named(number: int) -> None:
     ):
         lacking = shortage(error)
         assert type(lacking) is Unavailable and "more files now (Too many" in lacking.message
+
+
+def test_an_error_about_a_field_names_it_once_wherever_it_is_shown() -> None:
+    error = InvalidImage("is damaged").about("messages[0]").about("messages[0]")
+    assert (error.param, error.message, str(error)) == (
+        "messages[0]",
+        "messages[0]: is damaged",
+        error.message,
+    )

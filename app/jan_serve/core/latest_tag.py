@@ -1,4 +1,4 @@
-"""The tag that names of Ollama have where they have none."""
+"""The tag `:latest` of a model's name: Ollama and its clients write it where a name has none."""
 
 from __future__ import annotations
 

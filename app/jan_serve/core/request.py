@@ -20,7 +20,9 @@ class Watermark(msgspec.Struct, frozen=True):
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Sampling parameters, in llama.cpp's terms (`llama_sampler_init_*`).
+    """Sampling parameters, in llama.cpp's terms (`llama_sampler_init_*`). The defaults switch everything off.
+
+    Each dialect fills in its own defaults. Settings of the model may replace those (GenerationRequest.given).
 
     temperature: 0 is greedy. top_k: 0 is off. top_p, typical_p: 1 is off. min_p: 0 is off.
     repeat_last_n: window of the penalties in tokens of prompt and completion; -1 is the whole context.
