@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any, Final, NamedTuple, cast
 
-from jan_serve.chat.json_stream import literal_start
+from jan_serve.chat.literals import literal_start
 from jan_serve.text.valid_text import valid_text
 
 MAX_DEPTH: Final = 100

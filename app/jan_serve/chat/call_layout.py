@@ -74,7 +74,7 @@ class TaggedArguments(msgspec.Struct, frozen=True):
 
 
 class PythonArguments(msgspec.Struct, frozen=True):
-    """Keyword arguments of a Python call, `k=v, k=v`; values are those of `json_stream`.
+    """Keyword arguments of a Python call, `k=v, k=v`; values are those of `literals`.
 
     json_words: true, false and null instead of True, False and None.
     """

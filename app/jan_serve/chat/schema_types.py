@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 
-from jan_serve.chat.json_stream import JSON, literal_to_json
+from jan_serve.chat.literals import JSON, literal_to_json
 
 ALL_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING: Final = frozenset({"string"})

@@ -21,7 +21,7 @@ from jan_serve.chat.call_layout import (
     TaggedArguments,
 )
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.json_stream import is_word
+from jan_serve.chat.literals import is_word
 from jan_serve.core.messages import ContentPart, FunctionCall, Message, TextPart, Tool, ToolCall
 
 _JSON_TYPES: Final[dict[type, str]] = {

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import CallLayout, GemmaArguments, NestedTagArguments, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, StreamParser, Thought
-from jan_serve.chat.json_stream import GEMMA, ObjectWriter, copy_literal, json_escaped
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
+from jan_serve.chat.literals import GEMMA, copy_literal
 from jan_serve.chat.parsers.marked_calls import CallParser, MarkerParser
 from jan_serve.chat.schema_types import STRING, item_schema, property_schema, types_of, value_to_json
 from jan_serve.chat.text_stream import NAME, Sink, Steps, TextStream, discard

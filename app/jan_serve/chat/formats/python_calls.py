@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import CallLayout, PythonArguments, listed, parts
 from jan_serve.chat.chat_format import ChatFormat, Signature, StreamParser, Thought
-from jan_serve.chat.json_stream import ObjectWriter, copy_literal, json_escaped
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
+from jan_serve.chat.literals import copy_literal
 from jan_serve.chat.parsers.marked_calls import JsonCalls, MarkerParser
 from jan_serve.chat.text_stream import NAME, Steps, TextStream
 

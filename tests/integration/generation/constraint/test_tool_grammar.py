@@ -10,7 +10,7 @@ import pytest
 
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.json_stream import GEMMA, literal_to_json
+from jan_serve.chat.literals import GEMMA, literal_to_json
 from jan_serve.constraint.ast import Mode
 from jan_serve.constraint.lark.notation import LAZY
 from jan_serve.errors import (
