@@ -15,9 +15,10 @@ from jan_serve.constraint.text_form import PlainText
 from jan_serve.errors import InvalidGrammar
 
 _NAME = re.compile("[A-Za-z0-9-]+")
-_BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
-_BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_COUNTS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+# Possessive: what could be given back takes memory for each part.
+_BLANK = re.compile(r"(?:[ \t]++|#[^\r\n]*+)*+")
+_BLANK_LINES = re.compile(r"(?:[ \t\r\n]++|#[^\r\n]*+)*+")
+_COUNTS = re.compile(r"\{\s*+([0-9]++)\s*+(?:(,)\s*+([0-9]*+)\s*+)?\}")
 _HEX_WIDTH = {"x": 2, "u": 4, "U": 8}
 _SIMPLE_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
 
@@ -235,12 +236,12 @@ def nullable_rules(rules: dict[str, ast.Expr]) -> set[str]:
     """The rules that the empty text satisfies."""
     users = users_of({name: references(expr) for name, expr in rules.items()})
     found: set[str] = set()
-    todo = [*rules]
-    while todo:
-        name = todo.pop()
-        if name not in found and is_nullable(rules[name], found):
-            found.add(name)
-            todo += users.get(name, ())
+    changed = set(rules)
+    while changed:
+        # All at once: a rule that refers to thousands is examined once for those of them that are new.
+        fresh = {name for name in changed if name not in found and is_nullable(rules[name], found)}
+        found |= fresh
+        changed = {user for name in fresh for user in users.get(name, ())}
     return found
 
 

@@ -107,8 +107,10 @@ def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
     rules = grammar.rules
     uses = {name: references(expr) for name, expr in rules.items() if not complete or name not in complete}
     lost = _unproductive(rules, uses)
-    if not lost or grammar.root in lost:
-        return None if lost else grammar
+    if grammar.root in lost:
+        return None
+    if not lost:
+        return grammar
     kept = {
         name: expr if lost.isdisjoint(uses.get(name, ())) else _without(expr, lost)
         for name, expr in rules.items()
@@ -129,17 +131,25 @@ def users_of(uses: Mapping[K, Iterable[K]]) -> dict[K, list[K]]:
 def _unproductive(rules: dict[str, Expr], uses: dict[str, set[str]]) -> set[str]:
     """The rules in `uses` that no text completes; all other rules are productive. A rule whose references are all
     productive is productive too: expressions never hold NEVER inside. Only the rest, rules on cycles and those that
-    lost a reference, is examined."""
+    lost a reference, is examined, and not again for each of its references: a rule may have thousands."""
     users = users_of(uses)
     lost = set(uses)
-    todo = [*uses]
-    while todo:
-        name = todo.pop()
-        if name not in lost or rules[name] == NEVER:
-            continue
-        if lost.isdisjoint(uses[name]) or _completes(rules[name], lost):
+    waiting = {name: len(lost.intersection(used)) for name, used in uses.items()}
+    todo = [name for name, count in waiting.items() if not count]
+    changed = set(uses)
+    while todo or changed:
+        while todo:
+            name = todo.pop()
+            if name not in lost or rules[name] == NEVER:
+                continue
             lost.remove(name)
-            todo += users.get(name, ())
+            for user in users.get(name, ()):
+                waiting[user] -= 1
+                changed.add(user)
+                if not waiting[user]:
+                    todo.append(user)
+        todo = [name for name in changed if name in lost and _completes(rules[name], lost)]
+        changed = set[str]()
     return lost
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -76,6 +77,7 @@ REFUSED = {
     "escape above Unicode": ("root ::= [\\U00110000]", 1, "not a character"),
     "count without a number": ('root ::= "a"{,3}', 1, "a repetition is {n}, {n,} or {n,m}"),
     "count not closed": ('root ::= "a"{2', 1, "a repetition is {n}, {n,} or {n,m}"),
+    "a count and many blanks": ('root ::= "a"{1,' + " " * 100_000, 1, "a repetition is {n}, {n,} or {n,m}"),
     "second line of a group": ('root ::= (\n"a"\n"\\q")', 3, "unknown escape"),
     "unknown escape": ('root ::= "\\q"', 1, "unknown escape"),
     "token reference": ("root ::= <[42]>", 1, "token references"),
@@ -120,6 +122,28 @@ def test_expensive_rewriting_is_refused_in_bounded_time() -> None:
     with pytest.raises(GrammarTooComplex):
         parse_gbnf("root ::= (" + '"a"? ' * 3000 + "){2,5}")
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("body", ['"x"', '"x"?', '"x" | "y" all'])
+def test_a_rule_with_thousands_of_references_takes_little_time(body: str) -> None:
+    names = [f"a{number}" for number in range(9000)]
+    rules = [f"{name} ::= {body}" for name in reversed(names)]
+    started = time.process_time()
+    grammar = parse_gbnf("\n".join(['root ::= "b" all', f"all ::= {' '.join(names)}", *rules]))
+    assert time.process_time() - started < 3
+    assert len(grammar.rules) == 9002
+
+
+@pytest.mark.parametrize("blank", [" ", "#\n", "\t#\n"])
+def test_blanks_take_little_memory(blank: str) -> None:
+    text = 'root ::= "a" (' + blank * (500_000 // len(blank)) + '"b")'
+    tracemalloc.start()
+    try:
+        parse_gbnf(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30_000_000
 
 
 A, B = Literal("a"), Literal("b")
