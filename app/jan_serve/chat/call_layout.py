@@ -83,15 +83,20 @@ class PythonArguments(msgspec.Struct, frozen=True):
 
 
 class GemmaArguments(msgspec.Struct, frozen=True):
-    """`{k:v,k:v}` with bare keys, at any depth; strings are raw text between `quote`s, other values are JSON. A key
-    that does not read as one word stands between quotes too."""
+    """`{k:v,k:v}` with bare keys, at any depth; strings are raw text between `quote`s, other values are JSON.
+
+    A key that does not read as one word stands between quotes too.
+    """
 
     quote: str = '<|"|>'
 
 
 class NestedTagArguments(msgspec.Struct, frozen=True):
-    """One element for each argument: `prefix<key>`, value, `prefix</key>`. An object contains its members' elements, an
-    array `prefix<item>…prefix</item>` for each item; strings are raw text, other values JSON."""
+    """One element for each argument: `prefix<key>`, value, `prefix</key>`.
+
+    An object contains its members' elements, an array `prefix<item>…prefix</item>` for each item; strings are raw text,
+    other values JSON.
+    """
 
     prefix: str
 
@@ -130,8 +135,10 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     other_headers: tuple[tuple[str, Parts], ...] = ()
 
     def after(self, trigger: str) -> Parts:
-        """The parts that complete the first call after `trigger`, without `closing`. A trigger that the layout does not
-        contain replaces all its text before the first slot."""
+        """The parts that complete the first call after `trigger`, without `closing`.
+
+        A trigger that the layout does not contain replaces all its text before the first slot.
+        """
         for text, parts in self.other_headers:
             if text == trigger:
                 return parts

@@ -119,9 +119,11 @@ class StreamParser:
         split_thoughts: bool = True,
         starts_in_thought: bool = False,
     ) -> None:
-        """index: of the choice. tools: callable tools; without any, nothing is a call. split_thoughts: emit reasoning
-        as ReasoningDelta; else it stays in the text with its markers. starts_in_thought: the prompt opened a thought
-        (`ChatFormat.prompt_opens_thought`)."""
+        """index: of the choice. tools: callable tools; without any, nothing is a call.
+
+        split_thoughts: emit reasoning as ReasoningDelta; else it stays in the text with its markers.
+        starts_in_thought: the prompt opened a thought (`ChatFormat.prompt_opens_thought`).
+        """
         self.chat_format = chat_format
         self.control_tokens = chat_format.control_tokens
         self.stream = TextStream()

@@ -247,7 +247,9 @@ def _with_system_in_user(messages: Messages, *, last: bool) -> Messages:
 
 def _with_one_system(messages: Messages) -> Messages:
     """Move the system messages before the first answer to the front, as one; later ones become part of a user's turn.
-    Later ones keep their place, so that what is before them stays in the prefix cache."""
+
+    Later ones keep their place, so that what is before them stays in the prefix cache.
+    """
     if all(message.role != "system" for message in messages[1:]):
         return messages
     instructions: list[Message] = []

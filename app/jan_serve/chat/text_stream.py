@@ -129,8 +129,10 @@ class TextStream:
         yield from self.read_matching(_SPACE, discard)
 
     def accept(self, *literals: str) -> Steps[str | None]:
-        """Read and return the first literal that comes next; None, with nothing read, if none does. A literal cut off
-        by the end of the text is read, but gives None."""
+        """Read and return the first literal that comes next; None, with nothing read, if none does.
+
+        A literal cut off by the end of the text is read, but gives None.
+        """
         for literal in literals:
             if (yield from self.is_next(literal)):
                 self._read(self._position + len(literal))

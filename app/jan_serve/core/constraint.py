@@ -99,9 +99,11 @@ ELSEWHERE: Final = Location({}, NOWHERE, NOWHERE, NOWHERE)
 
 
 class CallLocations(msgspec.Struct, frozen=True):
-    """Where a text of tool calls has JSON: at a brace after `before`, the name of a tool and `between`. before,
-    between: regular expressions. begun: text before the answer that may belong to `before`. roots: the location of the
-    arguments of each tool."""
+    """Where a text of tool calls has JSON: at a brace after `before`, the name of a tool and `between`.
+
+    before, between: regular expressions. begun: text before the answer that may belong to `before`. roots: the location
+    of the arguments of each tool.
+    """
 
     before: str
     between: str
@@ -180,8 +182,10 @@ class CallMarks(msgspec.Struct, frozen=True):
 
 
 class TextBounds(msgspec.Struct, frozen=True):
-    """most: characters of the value of a key, by the names of tools. A bound is longer than any token. start: a regular
-    expression for what is before the first name, where `before_name` is not all there."""
+    """most: characters of the value of a key, by the names of tools. A bound is longer than any token.
+
+    start: a regular expression for what is before the first name, where `before_name` is not all there.
+    """
 
     marks: CallMarks
     most: dict[str, dict[str, int]]
@@ -320,8 +324,10 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallGrammars(msgspec.Struct, frozen=True):
-    """whole: one or more calls from the first character, or a text under the request's constraint, if any. triggered:
-    the grammar after each trigger of the layout. warnings: tools whose schemas are only partly enforced."""
+    """whole: one or more calls from the first character, or a text under the request's constraint, if any.
+
+    triggered: the grammar after each trigger of the layout. warnings: tools whose schemas are only partly enforced.
+    """
 
     whole: CompiledGrammar
     triggered: tuple[CompiledGrammar, ...]

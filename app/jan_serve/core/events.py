@@ -16,8 +16,10 @@ FinishReason = Literal["stop", "length", "tool_calls", "abort"]
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate token. logprob: natural log, from the raw logits, unless `sampling.pipeline` is `warped`. special,
-    entry: as in TokenInfo."""
+    """A candidate token. logprob: natural log, from the raw logits, unless `sampling.pipeline` is `warped`.
+
+    special, entry: as in TokenInfo.
+    """
 
     id: int
     piece: bytes
@@ -117,8 +119,10 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a request is, if requested: after each step that reads its prompt, and before each piece of a choice.
+
     prompt: its index in the call. read_tokens: of the prompt, cached ones included; None: all are read. usage, timings:
-    so far; the completion tokens are those of the choice."""
+    so far; the completion tokens are those of the choice.
+    """
 
     usage: Usage
     timings: Timings
@@ -127,8 +131,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptTokens(msgspec.Struct, frozen=True):
-    """The prompt's tokens with log-probabilities, if requested: once, before the first delta. prompt: its index in the
-    call."""
+    """The prompt's tokens with log-probabilities, if requested: once, before the first delta.
+
+    prompt: its index in the call.
+    """
 
     tokens: tuple[TokenInfo, ...]
     prompt: int = 0

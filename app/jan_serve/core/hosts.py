@@ -9,8 +9,10 @@ _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address of a host, which may have brackets or a zone; None for a name. An IPv4-mapped IPv6 address gives
-    the IPv4 address."""
+    """The IP address of a host, which may have brackets or a zone; None for a name.
+
+    An IPv4-mapped IPv6 address gives the IPv4 address.
+    """
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

@@ -76,7 +76,9 @@ _DIGEST_BYTES: Final = 32
 
 class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Must be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's format.
-    rope_factors: those that the positions are rotated by, where the length of the context decides."""
+
+    rope_factors: those that the positions are rotated by, where the length of the context decides.
+    """
 
     model: str
     type_k: str

@@ -25,7 +25,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 class Mark(msgspec.Struct, frozen=True):
     """One task. right, of: how many of its cases were answered as they must be. note: a measured value, in words.
-    tokens: length of its prompts, where that is what the task tries."""
+
+    tokens: length of its prompts, where that is what the task tries.
+    """
 
     task: str
     right: int
@@ -61,8 +63,10 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Needs(NamedTuple):
-    """What a program asks of a model. program: its name in `connect`, or a use. title: for people. n_ctx: its prompt
-    with tools, and room for a session. tasks: that must hold."""
+    """What a program asks of a model. program: its name in `connect`, or a use. title: for people.
+
+    n_ctx: its prompt with tools, and room for a session. tasks: that must hold.
+    """
 
     program: str
     title: str
@@ -115,8 +119,10 @@ _LESS_MEMORY: Final = 0.5
 
 class SelfCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One run. at: seconds since 1970. answers: SHA-256 of the built-in model's answer, by the prompt's name.
+
     prompt_per_s, tokens_per_s: tokens read and written a second. devices: their memory in bytes, by name.
-    compared_with: the version whose run this one was compared with. findings: what became worse, for people."""
+    compared_with: the version whose run this one was compared with. findings: what became worse, for people.
+    """
 
     version: str
     llama_cpp: str
@@ -171,9 +177,11 @@ class FirstToken(msgspec.Struct, frozen=True):
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. at: seconds since 1970. writes: tokens a second of all clients together, by their number. memory: bytes
-    of the model's process. bandwidth: bytes a second that all cores read together. bandwidth_share: of it, by one
-    client, each of whose tokens reads all weights (experts that rest are counted too). None: not known."""
+    """One run. at: seconds since 1970. writes: tokens a second of all clients together, by their number.
+
+    memory: bytes of the model's process. bandwidth: bytes a second that all cores read together. bandwidth_share: of
+    it, by one client, each of whose tokens reads all weights (experts that rest are counted too). None: not known.
+    """
 
     model: str
     version: str

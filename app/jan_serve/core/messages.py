@@ -19,8 +19,11 @@ IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text onl
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
-    """An image as the request has it: a data URL, base64, or a URL to fetch. param: its field, for errors. note: what a
-    model that cannot see reads in its place; None: the request is rejected. file: empty unless it was read before."""
+    """An image as the request has it: a data URL, base64, or a URL to fetch. param: its field, for errors.
+
+    note: what a model that cannot see reads in its place; None: the request is rejected. file: empty unless it was read
+    before.
+    """
 
     url: str
     param: str = "messages"
@@ -37,8 +40,10 @@ class AudioPart(msgspec.Struct, frozen=True, tag="audio"):
 
 
 class DocumentPart(msgspec.Struct, frozen=True, tag="document"):
-    """A PDF or a text file as the request has it: base64, alone or in a data URL. param: its field, for errors. note:
-    what the model reads in place of a file that cannot be read; None: the request is rejected."""
+    """A PDF or a text file as the request has it: base64, alone or in a data URL. param: its field, for errors.
+
+    note: what the model reads in place of a file that cannot be read; None: the request is rejected.
+    """
 
     base64: str
     param: str = "messages"
@@ -118,7 +123,9 @@ class FormatName(msgspec.Struct, frozen=True):
 
 class ImagePiece(msgspec.Struct, frozen=True, kw_only=True, tag="image"):
     """An image. width, height: in pixels, of `pixels`. digest: SHA-256 of the file that the client sent, in hex.
-    pixels: RGB, 8 bits a channel, rows from the top. Empty: the image is only counted."""
+
+    pixels: RGB, 8 bits a channel, rows from the top. Empty: the image is only counted.
+    """
 
     width: int
     height: int
@@ -128,7 +135,9 @@ class ImagePiece(msgspec.Struct, frozen=True, kw_only=True, tag="image"):
 
 class AudioPiece(msgspec.Struct, frozen=True, kw_only=True, tag="audio"):
     """Sound. samples: float32, mono, at the rate of the model's projector; frames: how many. digest: as of an image.
-    Without samples, the sound is only counted."""
+
+    Without samples, the sound is only counted.
+    """
 
     digest: str
     frames: int = 0

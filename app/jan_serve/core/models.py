@@ -120,8 +120,10 @@ class TensorFacts(msgspec.Struct, frozen=True):
 
 
 class ModelDetails(msgspec.Struct, frozen=True):
-    """metadata: of the GGUF file; empty lists for arrays of more than 256 elements. n_ctx: tokens of context that a
-    load gives, as far as that is known before. variant: the one that was asked for."""
+    """metadata: of the GGUF file; empty lists for arrays of more than 256 elements.
+
+    n_ctx: tokens of context that a load gives, as far as that is known before. variant: the one that was asked for.
+    """
 
     model: ListedModel
     metadata: Mapping[str, MetadataValue]
@@ -150,8 +152,10 @@ class PulledFile(msgspec.Struct, frozen=True):
 
 
 class PullStep(msgspec.Struct, frozen=True):
-    """files: of the model, in order of transfer. received: bytes of all of them. note: for people, if any. done: all
-    files are verified and the model can be used. name: of the model, canonical."""
+    """files: of the model, in order of transfer. received: bytes of all of them. note: for people, if any.
+
+    done: all files are verified and the model can be used. name: of the model, canonical.
+    """
 
     name: str
     files: tuple[PulledFile, ...]

@@ -110,7 +110,9 @@ def parse_override(text: str) -> tuple[str, str]:
 
 class LlamaPlacement(msgspec.Struct, frozen=True):
     """devices: by name, in the order in which they take layers. tensor_split: layers of each, as counts or proportions.
-    overrides: (regular expression, device) of tensors. None of these: everything in main memory."""
+
+    overrides: (regular expression, device) of tensors. None of these: everything in main memory.
+    """
 
     n_gpu_layers: int = 0
     devices: tuple[str, ...] = ()

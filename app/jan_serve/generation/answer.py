@@ -83,8 +83,10 @@ class KvTransfer:
         self._to_drop: set[int] = set()
 
     async def submitted(self, prepared: EngineRequest) -> EngineRequest:
-        """The request for the worker, once the state that it resumes is there. Raises UnsupportedOperation,
-        InvalidRequest, PeerFailed, Overloaded."""
+        """The request for the worker, once the state that it resumes is there.
+
+        Raises UnsupportedOperation, InvalidRequest, PeerFailed, Overloaded.
+        """
         if not self._request.keep_state and self._request.resume is None:
             return prepared
         states = self._other_servers()

@@ -93,8 +93,10 @@ class ChatPlan(NamedTuple):
         return tuple(_plain(tool, "$schema") for tool in self.prompt.tools) if self.tools else ()
 
     def turn_end(self, stopping: StopConditions) -> str | None:
-        """The text that ends the model's turn, where no token may do so. None if the client itself stops at it, or
-        would be shown it."""
+        """The text that ends the model's turn, where no token may do so.
+
+        None if the client itself stops at it, or would be shown it.
+        """
         if self.template not in (None, CHATML) or CHATML_TURN_END in stopping.stop:
             return None
         is_shown = stopping.ignore_eos or stopping.include_stop or stopping.stop_at_token_end
@@ -207,8 +209,10 @@ class AnswerParsers:
         self._parsers: dict[int, StreamParser] = {}
 
     def read(self, event: TextDelta | Finished) -> list[ChoiceEvent]:
-        """The events that this one becomes. A choice with calls finishes with `tool_calls`, unless a stop string cut
-        the last one short."""
+        """The events that this one becomes.
+
+        A choice with calls finishes with `tool_calls`, unless a stop string cut the last one short.
+        """
         parser = self._parsers.get(event.index)
         if parser is None:
             parser = self._parsers[event.index] = self._parser(event.index)

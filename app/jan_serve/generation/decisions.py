@@ -143,8 +143,10 @@ async def calibrate(
     instructions: str = "",
     canonical: bool = False,
 ) -> CalibratedModel:
-    """Weigh the options of all examples, text by text, and fit. decided: the last text's. See `check_enough`. Raises as
-    GenerationService.open and `decide`, and InvalidRequest for an answer that is impossible."""
+    """Weigh the options of all examples, text by text, and fit. decided: the last text's. See `check_enough`.
+
+    Raises as GenerationService.open and `decide`, and InvalidRequest for an answer that is impossible.
+    """
     texts: dict[str, list[int]] = {}
     for index, example in enumerate(examples):
         texts.setdefault(example.state, []).append(index)

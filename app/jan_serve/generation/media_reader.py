@@ -125,8 +125,10 @@ class MediaReader:
         self._models_with = models_with
 
     async def marked(self, messages: tuple[Message, ...], client: EngineClient) -> MarkedMessages:
-        """The messages as a template reads them, documents as texts. Raises InvalidImage, InvalidAudio,
-        InvalidDocument, UnsupportedContent, ModelFailed."""
+        """The messages as a template reads them, documents as texts.
+
+        Raises InvalidImage, InvalidAudio, InvalidDocument, UnsupportedContent, ModelFailed.
+        """
         parts = [part for message in messages for part in _parts(message.content)]
         if any(isinstance(part, DocumentPart) for part in parts):
             from jan_serve.generation.document_reader import with_texts  # few requests have documents
@@ -291,8 +293,10 @@ def _marker(secret: str, number: int | str) -> str:
 
 
 def _replaced(message: Message, text_for: Callable[[MediaPart], tuple[str, str]]) -> Message:
-    """The message as one text if it has media. text_for: a text, and what is between it and others. Texts are joined by
-    newlines."""
+    """The message as one text if it has media. text_for: a text, and what is between it and others.
+
+    Texts are joined by newlines.
+    """
     if not _media(_parts(message.content)):
         return message
     text, apart = "", ""

@@ -42,8 +42,10 @@ _LORA: Final = "lora"
 
 
 def chosen_adapters(choices: Sequence[AdapterChoice] | None, client: EngineClient) -> tuple[AdapterUse, ...]:
-    """The requested adapters, else the one in the model's name. An adapter with a scale of 0 is left out. Raises
-    AdapterNotFound, and InvalidRequest for a duplicate or a scale out of range."""
+    """The requested adapters, else the one in the model's name. An adapter with a scale of 0 is left out.
+
+    Raises AdapterNotFound, and InvalidRequest for a duplicate or a scale out of range.
+    """
     if choices is None:
         choices = () if client.adapter is None else (AdapterChoice(client.adapter),)
     loaded = client.facts.adapters
@@ -130,8 +132,11 @@ class RequestPreparer:
         profiles: Profiles | None = None,
         media: MediaReader | None = None,
     ) -> None:
-        """now: the local time, for templates that print the date. profiles: configuration of single models. media: None
-        rejects all images and sounds."""
+        """now: the local time, for templates that print the date. profiles: configuration of single models.
+
+        media: None rejects all images and sounds.
+
+        """
         self._grammars = grammars
         self._renderer = renderer
         self._profiles = profiles or no_profiles
@@ -216,8 +221,10 @@ class RequestPreparer:
         )
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
-        """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request. Raises
-        TemplateError, InvalidRequest."""
+        """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request.
+
+        Raises TemplateError, InvalidRequest.
+        """
         return shown(await self._chat_pieces(prompt, client, requested))
 
     async def count(

@@ -55,8 +55,11 @@ S = TypeVar("S", SamplingParams, StopConditions)
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions. system: of chats
-    that have no system message. messages: precede every chat. stop_loops: of requests that do not say it themselves."""
+    """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions.
+
+    system: of chats that have no system message. messages: precede every chat. stop_loops: of requests that do not say
+    it themselves.
+    """
 
     template: TemplateOverride | None = None
     defaults: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])

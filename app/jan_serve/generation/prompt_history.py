@@ -171,8 +171,10 @@ def _tools(earlier: tuple[int, ...], now: tuple[int, ...]) -> Difference:
 
 
 def _changed_line(earlier: array[int], now: array[int], lines: Sequence[str]) -> tuple[int, Sign]:
-    """The index of the first line that differs, and its sign. lines: the texts of `now`. A line that only moved up,
-    because one before it is gone, has no sign: it did not change."""
+    """The index of the first line that differs, and its sign. lines: the texts of `now`.
+
+    A line that only moved up, because one before it is gone, has no sign: it did not change.
+    """
     at = _same(earlier, now)
     if at == len(lines) or now[at] in earlier[at:]:
         return at, ""

@@ -120,7 +120,9 @@ async def pool(model: LeasedModel, inputs: Sequence[str | tuple[int, ...]]) -> V
 
 def score_index(facts: ModelFacts, outputs: int) -> int | None:
     """The only output, or the probability of `yes` if a decoder judges by `yes` and `no`, as Qwen3-Reranker does.
-    Classifiers with other labels have no single score."""
+
+    Classifiers with other labels have no single score.
+    """
     if facts.pooling != "rank":
         return None
     if outputs == 1:
@@ -157,8 +159,11 @@ async def rank(
     max_document_tokens: int | None = None,
     truncate: bool = False,
 ) -> Ranked:
-    """Score each document. Cancelling the call aborts the work. Options: see RankRequest. Raises InvalidRequest,
-    ContextLengthExceeded (which names the documents), UnsupportedOperation (no reranker) and EngineFailure."""
+    """Score each document. Cancelling the call aborts the work. Options: see RankRequest.
+
+    Raises InvalidRequest, ContextLengthExceeded (which names the documents), UnsupportedOperation (no reranker) and
+    EngineFailure.
+    """
     current_trace().operation = "rank"
     template, labels = _way_to_rank(model.name, model.facts)
     request = RankRequest(

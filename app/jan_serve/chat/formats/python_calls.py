@@ -28,7 +28,9 @@ _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
 
 class PythonCalls(msgspec.Struct, frozen=True, kw_only=True):
     """closers: end the calls. suffix: an optional suffix of the name. known_only: a call of an unknown tool is text.
-    or_json: the syntax of JSON calls in place of Python calls. lines: a call may follow on the next line."""
+
+    or_json: the syntax of JSON calls in place of Python calls. lines: a call may follow on the next line.
+    """
 
     closers: tuple[str, ...] = ()
     suffix: str = ""

@@ -1,5 +1,7 @@
-"""All that a model's format writes around the arguments of calls, with a hole for each tool's arguments. Pure: runs in
-the compiling process; the server calls GrammarCache."""
+"""All that a model's format writes around the arguments of calls, with a hole for each tool's arguments.
+
+Pure: runs in the compiling process; the server calls GrammarCache.
+"""
 
 from __future__ import annotations
 
@@ -101,8 +103,10 @@ _OF_A_TOOL: Final = (Slot.NAME, Slot.ARGUMENTS)
 
 
 def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool, answer: bool) -> CallFrame:
-    """The frame of calls of any of the tools. parallel: several calls are allowed. answer: an answer without a call is
-    allowed in place of the first."""
+    """The frame of calls of any of the tools.
+
+    parallel: several calls are allowed. answer: an answer without a call is allowed in place of the first.
+    """
     holes = tuple(map(tool_hole, range(len(names))))
     named = dict.fromkeys((*holes, _ANSWER))
     terminals = not has_free_text(chat_format)

@@ -38,9 +38,12 @@ async def compile_tools(
     whitespace: core.Whitespace,
     order: core.PropertyOrder,
 ) -> core.CallGrammars:
-    """The grammars of calls of any of the tools. constraint: for an answer without a call. whitespace, order: of JSON
-    in arguments. A tool whose schema cannot be compiled is held to less, with a warning. One whose `strict` is false
-    asks for no more than any object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`."""
+    """The grammars of calls of any of the tools.
+
+    constraint: for an answer without a call. whitespace, order: of JSON in arguments. A tool whose schema cannot be
+    compiled is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as
+    ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    """
     names = tuple(tool.name for tool in tools)
     around = kinds.CompileFrame(form=form, names=names, parallel=parallel, answer=constraint is not None)
     frame = cast(core.CallFrame, await compile_one(around))
@@ -142,7 +145,9 @@ def join_calls(
     answer: core.GrammarPiece | None,
 ) -> core.CallGrammars:
     """The grammars of the tools of a request, the largest schemas `loosened` where all are too large for one grammar.
-    Raises GrammarTooComplex where those that may not be loosened are."""
+
+    Raises GrammarTooComplex where those that may not be loosened are.
+    """
     others = [max((frame.whole, *frame.triggered), key=_cost_of_piece)]
     if answer is not None:
         others.append(answer)

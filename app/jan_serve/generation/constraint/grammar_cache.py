@@ -49,9 +49,11 @@ class GrammarCache:
         schemas: Callable[[], Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """named: GBNF texts that a request may use by name. whitespace, order: where a constraint says nothing else.
-        Without an order, tools have that of PropertyOrder.LISTED. schemas: reads those that a `$ref` may name, by URI;
-        another mapping when one has changed. Called in a thread."""
+        """named: GBNF texts that a request may use by name. whitespace, order: where a constraint says nothing
+        else. Without an order, tools have that of PropertyOrder.LISTED.
+
+        schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed. Called in a thread.
+        """
         self._translator = translator
         self._clock = clock
         self._named = named or {}
@@ -114,9 +116,11 @@ class GrammarCache:
         parallel: bool,
         constraint: core.Constraint | None,
     ) -> core.CallGrammars:
-        """Raises as `compile`. constraint: for an answer without a call. Each tool is compiled by itself and kept, so
-        a changed tool is the only one that is compiled again. A tool whose schema takes too long is held to less, with
-        a warning, unless it has `strict`."""
+        """Raises as `compile`. constraint: for an answer without a call.
+
+        Each tool is compiled by itself and kept, so a changed tool is the only one that is compiled again. A tool
+        whose schema takes too long is held to less, with a warning, unless it has `strict`.
+        """
         if constraint is not None:
             constraint = self._settled(constraint)
         documents = await self._read()

@@ -1,5 +1,7 @@
-"""The arguments of one tool in a model's own format, which follow the tool's schema. Pure and slow (milliseconds a
-tool): runs in the compiling process; the server calls GrammarCache."""
+"""The arguments of one tool in a model's own format, which follow the tool's schema.
+
+Pure and slow (milliseconds a tool): runs in the compiling process; the server calls GrammarCache.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,11 @@ def tool_grammar(
     whitespace: Whitespace = Whitespace.CONSISTENT,
     order: PropertyOrder = PropertyOrder.LISTED,
 ) -> ToolGrammar:
-    """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning. whitespace: of JSON in
-    the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema, InvalidSchema,
-    UnsupportedPattern or GrammarTooComplex instead."""
+    """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
+
+    whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
+    InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
+    """
     made, warnings = tool_arguments(
         chat_format, parameters, strict=strict, whitespace=whitespace, order=order
     )
@@ -155,8 +159,10 @@ def has_free_text(chat_format: ChatFormat) -> bool:
 
 
 def answer_has_terminals(chat_format: ChatFormat) -> bool:
-    """Whether an answer beside calls may be written with terminals of several characters. Not where a call may have
-    unquoted strings, or no mark at its start: `{"name` would be read as the answer's key."""
+    """Whether an answer beside calls may be written with terminals of several characters.
+
+    Not where a call may have unquoted strings, or no mark at its start: `{"name` would be read as the answer's key.
+    """
     layout = chat_format.calls
     first = layout.opening + (layout.call[0] if isinstance(layout.call[0], str) else "")
     return not has_free_text(chat_format) and not first.startswith("{")
@@ -215,8 +221,10 @@ _MEMBERS: Final = (
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object, also if the schema has no type or allows another one. An empty list of properties means
-    no arguments: JSON Schema allows any there, and no client means that."""
+    """Arguments are an object, also if the schema has no type or allows another one.
+
+    An empty list of properties means no arguments: JSON Schema allows any there, and no client means that.
+    """
     says_more = any(parameters.get(keyword) not in (None, [], 0) for keyword in _MEMBERS)
     if parameters.get("properties") == {} and not says_more:
         parameters = {**parameters, "additionalProperties": False}
