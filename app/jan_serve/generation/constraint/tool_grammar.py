@@ -59,7 +59,12 @@ _MOST_GIVEN_UP: Final = 8
 _MOST_STEPS: Final = 3 * MAX_STEPS
 """Steps to find what to give up: the process has a limit of CPU time."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
-_ARGUMENT_SLOTS: Final = {Slot[part.name]: part for part in ArgumentPart}
+_ARGUMENT_SLOTS: Final = {
+    Slot.KEY: ArgumentPart.KEY,
+    Slot.VALUE: ArgumentPart.VALUE,
+    Slot.IS_STRING: ArgumentPart.IS_STRING,
+    Slot.JSON_TYPE: ArgumentPart.JSON_TYPE,
+}
 
 
 def tool_grammar(
@@ -214,8 +219,18 @@ def without_larger(schema: Any, keywords: tuple[str, ...], most: int) -> Any:
 
 
 _MEMBERS: Final = (
-    *("additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties"),
-    *("required", "dependentSchemas", "$ref", "allOf", "anyOf", "oneOf", "if"),
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "minProperties",
+    "required",
+    "dependentSchemas",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "if",
 )
 """Keywords with which an object that lists no properties may have some."""
 
