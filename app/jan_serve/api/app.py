@@ -41,11 +41,11 @@ from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.dialects.shared.ignored_fields import IgnoredFields
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.media_reader import MediaReader, ModelsWith
 from jan_serve.generation.ports import ConstraintTranslator, MediaDecoder, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import Profiles
-from jan_serve.generation.service import RunningRequests
 from jan_serve.http.deferred_routes import DeferredRoutes, all_routes
 from jan_serve.http.errors import (
     CLIENT_CLOSED,

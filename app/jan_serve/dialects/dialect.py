@@ -13,8 +13,8 @@ from jan_serve.dialects.health import Health
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.outline import Outline
 from jan_serve.dialects.ports import ControlPlane, ServedModels
+from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.service import RunningRequests
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.sse import StreamSettings
 from jan_serve.journal.background import Background

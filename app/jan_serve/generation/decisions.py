@@ -18,7 +18,7 @@ from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.trace import current_trace
 from jan_serve.errors import InvalidRequest, TemplateError, UnsupportedOperation
-from jan_serve.generation.prepare import chosen_adapters
+from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.service import GenerationService, LeasedModel
 from jan_serve.ipc.scoring import OptionQuestion, OptionWeights, WeighOptions
 

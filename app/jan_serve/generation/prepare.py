@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,7 +14,6 @@ from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, 
 from jan_serve.core.messages import PromptPiece
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import (
-    AdapterChoice,
     ChatPrompt,
     GenerationRequest,
     InfillPrompt,
@@ -27,7 +26,8 @@ from jan_serve.core.request import (
 )
 from jan_serve.core.trace import KeptPrompt, current_trace
 from jan_serve.core.transcript import random_hex
-from jan_serve.errors import AdapterNotFound, ContextLengthExceeded, InvalidRequest, UnsupportedOperation
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
+from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.answer_plan import AnswerConstraint, AnswerParsers, ChatPlan
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
@@ -35,38 +35,7 @@ from jan_serve.generation.media_reader import MarkedMessages, MediaReader, ReadM
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import Profiles, TemplateOverride, no_profiles, template_of, with_defaults
 from jan_serve.generation.prompt_history import PromptHistory
-from jan_serve.ipc.messages import AdapterUse, CountRequest, EngineRequest, TokenizeRequest
-
-MAX_SCALE: Final = 100.0
-_LORA: Final = "lora"
-
-
-def chosen_adapters(choices: Sequence[AdapterChoice] | None, client: EngineClient) -> tuple[AdapterUse, ...]:
-    """The requested adapters, else the one in the model's name. An adapter with a scale of 0 is left out.
-
-    Raises AdapterNotFound, and InvalidRequest for a duplicate or a scale out of range.
-    """
-    if choices is None:
-        choices = () if client.adapter is None else (AdapterChoice(client.adapter),)
-    loaded = client.facts.adapters
-    numbers = {adapter.name.casefold(): index for index, adapter in reversed(list(enumerate(loaded)))}
-    scales: dict[int, float] = {}
-    for choice in choices:
-        chosen = choice.adapter
-        index = chosen if isinstance(chosen, int) else numbers.get(chosen.casefold(), -1)
-        if not 0 <= index < len(loaded):
-            known = tuple(adapter.name for adapter in loaded)
-            raise AdapterNotFound(str(chosen)[:64], client.name, known, param=_LORA)
-        if index in scales:
-            raise InvalidRequest(f"lora: the adapter `{loaded[index].name}` is there twice", param=_LORA)
-        scale = loaded[index].scale if choice.scale is None else choice.scale
-        if not -MAX_SCALE <= scale <= MAX_SCALE:
-            raise InvalidRequest(
-                f"lora: a scale must be from {-MAX_SCALE:g} to {MAX_SCALE:g}, got {scale:g}", param=_LORA
-            )
-        scales[index] = scale
-    return tuple(AdapterUse(index, scale) for index, scale in sorted(scales.items()) if scale != 0.0)
-
+from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 
 T = TypeVar("T")
 

@@ -1,46 +1,26 @@
-"""The start of every request of every dialect: a deadline, the model's name, a lease; the model held under it, and
-several prompts of one call. Streaming is the caller's choice of when to read the events.
+"""The start of every request of every dialect: a deadline, the model's name, a lease; and the model held under it.
+
+Streaming is the caller's choice of when to read the events.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from time import perf_counter
 from typing import TypeVar
 
-import msgspec
-
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.events import (
-    Completed,
-    EngineWork,
-    Finished,
-    GenerationEvent,
-    Progress,
-    PromptTokens,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    Timings,
-    ToolCallDelta,
-    Usage,
-    closing,
-)
+from jan_serve.core.events import GenerationEvent, closing
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.trace import current_trace
-from jan_serve.errors import DeadlineExceeded, EngineFailure, JanServeError, ModelNotFound
-from jan_serve.generation.answer import AnswerReader, KvTransfer, begun_log
+from jan_serve.errors import EngineFailure, ModelNotFound
+from jan_serve.generation.answer import AnswerReader, KvTransfer
+from jan_serve.generation.deadline import Deadline, RunningRequests
 from jan_serve.generation.ports import EngineClient, ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.transcripts import begun_log
 from jan_serve.ipc.messages import (
     Accepted,
     DetokenizeRequest,
@@ -51,67 +31,6 @@ from jan_serve.ipc.messages import (
 )
 
 T = TypeVar("T")
-
-
-class Deadline:
-    """The end of one request. All its waits go through `wait`; several may run side by side."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._limit_s = limit_s
-        self._at = loop.time() + limit_s if limit_s is not None else None
-        self._waits: set[asyncio.Timeout] = set()
-        self._error: JanServeError | None = None
-
-    def expire(self, error: JanServeError) -> None:
-        """End the request with this error, at its present waits or its next one."""
-        self._error = error
-        self._at = asyncio.get_running_loop().time()
-        for timeout in self._waits:
-            if not timeout.expired():
-                timeout.reschedule(self._at)
-
-    async def wait(self, awaitable: Awaitable[T]) -> T:
-        """Await it, up to the deadline. Raises DeadlineExceeded, or the error that `expire` was given."""
-        timeout = asyncio.timeout_at(self._at)
-        try:
-            async with timeout:
-                self._waits.add(timeout)
-                return await awaitable
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            raise self._error or DeadlineExceeded(
-                f"The request ran longer than {self._limit_s:g} s, which is the server's limit."
-            ) from None
-        finally:
-            self._waits.discard(timeout)
-
-
-class RunningRequests:
-    """All requests that have not ended. A server that stops ends them with a reason."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        """limit_s: of each request; None is no limit."""
-        self._limit_s = limit_s
-        self._deadlines: set[Deadline] = set()
-
-    def __len__(self) -> int:
-        return len(self._deadlines)
-
-    @contextmanager
-    def enter(self) -> Generator[Deadline]:
-        """A request runs while the block does."""
-        deadline = Deadline(self._limit_s)
-        self._deadlines.add(deadline)
-        try:
-            yield deadline
-        finally:
-            self._deadlines.discard(deadline)
-
-    def expire_all(self, error: JanServeError) -> None:
-        for deadline in list(self._deadlines):
-            deadline.expire(error)
 
 
 Names = Callable[[str], Sequence[str | None]]
@@ -288,83 +207,3 @@ class GenerationService:
         """The model's canonical name and its facts."""
         async with self.open(model) as opened:
             return opened.name, opened.facts
-
-
-Generate = Callable[[GenerationRequest], AsyncGenerator[GenerationEvent]]
-
-
-def generate_batch(
-    generate: Generate, requests: Sequence[GenerationRequest]
-) -> AsyncGenerator[GenerationEvent]:
-    """The events of several prompts of one call as they come: every Started first, one Completed with the sums last.
-    Choice i of prompt p is choice p * n + i. An error of one request ends all. Closing the iterator aborts all."""
-    return generate(requests[0]) if len(requests) == 1 else _together(generate, requests)
-
-
-async def _together(
-    generate: Generate, requests: Sequence[GenerationRequest]
-) -> AsyncGenerator[GenerationEvent]:
-    async with closing(_merged(generate, requests)) as merged:
-        held: list[GenerationEvent] = []
-        waiting = len(requests)
-        usage, timings, work = Usage(), Timings(), EngineWork()
-        async for item in merged:
-            match item:
-                case Started():
-                    waiting -= 1
-                    held.insert(len(requests) - waiting - 1, item)
-                    if waiting == 0:
-                        for early in held:
-                            yield early
-                case Completed():
-                    usage, timings = usage.plus(item.usage), timings.longer(item.timings)
-                    work.add(item.work)
-                case _ if waiting:
-                    held.append(item)
-                case _:
-                    yield item
-        yield Completed(usage=usage, timings=timings, work=work)
-
-
-async def _merged(
-    generate: Generate, requests: Sequence[GenerationRequest]
-) -> AsyncGenerator[GenerationEvent]:
-    """Events of all requests in order of arrival. Each reader waits until its event is taken."""
-    queue: asyncio.Queue[GenerationEvent | Exception | None] = asyncio.Queue(maxsize=1)
-
-    async def read(prompt: int, request: GenerationRequest) -> None:
-        try:
-            async with closing(generate(request)) as events:
-                async for event in events:
-                    await queue.put(_placed(event, prompt, request.n))
-        except Exception as error:  # raised by the reader of the queue, in place of the next event
-            await queue.put(error)
-        else:
-            await queue.put(None)
-
-    tasks = [asyncio.create_task(read(prompt, request)) for prompt, request in enumerate(requests)]
-    try:
-        left = len(tasks)
-        while left:
-            match await queue.get():
-                case None:
-                    left -= 1
-                case Exception() as error:
-                    raise error
-                case event:
-                    yield event
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _placed(event: GenerationEvent, prompt: int, n: int) -> GenerationEvent:
-    """The event with the indices of the whole call. n: choices of the prompt."""
-    match event:
-        case Started() | PromptTokens() | Progress():
-            return msgspec.structs.replace(event, prompt=prompt)
-        case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
-            return msgspec.structs.replace(event, index=event.index + prompt * n)
-        case _:
-            return event

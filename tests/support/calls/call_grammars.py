@@ -11,12 +11,8 @@ from jan_serve.constraint.rules import rename
 from jan_serve.core.constraint import CallGrammars, Constraint
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, tool_hole
-from jan_serve.generation.constraint.compile_tools import JoinedTool, join_calls
-from jan_serve.generation.constraint.tool_grammar import (
-    answer_has_terminals,
-    tool_arguments,
-    tool_grammar,
-)
+from jan_serve.generation.constraint.call_join import JoinedTool, join_calls
+from jan_serve.generation.constraint.tool_grammar import answer_has_terminals, tool_arguments, tool_grammar
 
 
 def call_grammars(

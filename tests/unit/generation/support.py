@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.service import GenerationService, Names, RunningRequests, exact_name
+from jan_serve.generation.service import GenerationService, Names, exact_name
 from tests.support.engine.fake_client import FakeModels
 from tests.support.helpers.compiling import translate_inline
 from tests.support.helpers.rendering import render_inline

@@ -18,9 +18,10 @@ from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.errors import Draining, ModelNotFound, PeerFailed, UnsupportedOperation
 from jan_serve.generation.answer import BestOf
+from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.decisions import Option, Question, decide
 from jan_serve.generation.ports import EngineClient
-from jan_serve.generation.service import GenerationService, LeasedModel, RunningRequests
+from jan_serve.generation.service import GenerationService, LeasedModel
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, ResumeState, StateKept
 from tests.support.engine.fake_client import FakeClient, FakeModels, endings, saying
 from tests.unit.generation.support import collect, preparer, service_over

@@ -22,8 +22,9 @@ from jan_serve.core.request import (
     TextPrompt,
 )
 from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, TemplateError, error_from_payload
+from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.generation.prepare import RequestPreparer, chosen_adapters
+from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ModelProfile, TemplateOverride, template_of, with_defaults
 from jan_serve.ipc.messages import AdapterUse
 from tests.support.engine.fake_client import FakeClient, fake_facts

@@ -1,24 +1,15 @@
-"""A request's deadline, its start, its lease, and several prompts of one call."""
+"""A request's start, its lease, and its events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    GenerationEvent,
-    PromptTokens,
-    Started,
-    TextDelta,
-    Timings,
-    Usage,
-)
+from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.errors import (
@@ -31,73 +22,11 @@ from jan_serve.errors import (
     ModelNotFound,
     Overloaded,
 )
-from jan_serve.generation.service import (
-    Deadline,
-    Names,
-    RunningRequests,
-    exact_name,
-    generate_batch,
-    name_or_default,
-)
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.service import Names, exact_name, name_or_default
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
 from tests.support.engine.fake_client import FakeClient, FakeModels, endings, failing, saying
 from tests.unit.generation.support import collect, service_over
-
-pytestmark = pytest.mark.anyio
-
-
-async def waits_for_ever() -> None:
-    await asyncio.Event().wait()
-
-
-async def test_a_wait_within_the_limit_passes_results_and_errors() -> None:
-    async def times_out() -> None:
-        raise TimeoutError("of its own")
-
-    for limit_s in (None, 60.0):
-        deadline = Deadline(limit_s)
-        assert await deadline.wait(asyncio.sleep(0, "done")) == "done"
-        with pytest.raises(TimeoutError, match="of its own"):
-            await deadline.wait(times_out())
-
-
-async def test_the_limit_counts_from_the_start_over_all_waits() -> None:
-    deadline = Deadline(0.01)
-    with pytest.raises(DeadlineExceeded, match=r"longer than 0\.01 s"):
-        await deadline.wait(waits_for_ever())
-    with pytest.raises(DeadlineExceeded):
-        await deadline.wait(waits_for_ever())
-
-
-async def test_every_wait_of_an_expired_request_raises_the_reason() -> None:
-    running = RunningRequests(None)
-    with running.enter() as deadline, running.enter() as other:
-        assert len(running) == 2
-        waits = [asyncio.create_task(each.wait(waits_for_ever())) for each in (deadline, deadline, other)]
-        await asyncio.sleep(0)
-        running.expire_all(Draining("stopping", retry_after=1.0))
-        results = await asyncio.gather(*waits, return_exceptions=True)
-        assert [str(result) for result in results] == ["stopping"] * 3
-        with pytest.raises(Draining):
-            await deadline.wait(waits_for_ever())
-    assert len(running) == 0
-
-
-async def test_a_request_that_ended_is_not_expired() -> None:
-    running = RunningRequests(None)
-    with pytest.raises(ValueError), running.enter() as deadline:
-        raise ValueError
-    running.expire_all(Draining("stopping", retry_after=1.0))
-    assert await deadline.wait(asyncio.sleep(0, "done")) == "done"
-
-
-async def test_a_cancellation_stays_a_cancellation() -> None:
-    task = asyncio.create_task(Deadline(60.0).wait(waits_for_ever()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
 
 pytestmark = pytest.mark.anyio
 
@@ -303,97 +232,3 @@ async def test_other_refusals_and_errors_inside_end_the_search() -> None:
             async with service.open("b"):
                 raise AssertionError
     assert models.leased == ["fake", "b"]
-
-
-pytestmark = pytest.mark.anyio
-
-
-def requests(*texts: str, n: int = 1) -> list[GenerationRequest]:
-    return [GenerationRequest(prompt=TextPrompt(text), n=n, best_of=n) for text in texts]
-
-
-def text_of(request: GenerationRequest) -> str:
-    assert isinstance(request.prompt, TextPrompt)
-    return request.prompt.text
-
-
-async def echo(request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
-    text = text_of(request)
-    yield Started(model="m", prompt_tokens=len(text))
-    for index in range(request.n):
-        for letter in text:
-            await asyncio.sleep(0)
-            yield TextDelta(index, letter)
-        yield Finished(index=index, reason="stop", completion_tokens=len(text))
-    yield Completed(
-        usage=Usage(prompt_tokens=len(text), completion_tokens=request.n * len(text)),
-        timings=Timings(decode_s=float(len(text))),
-    )
-
-
-async def test_choices_are_numbered_over_all_prompts_and_counts_are_summed() -> None:
-    events = [event async for event in generate_batch(echo, requests("ab", "xyz", n=2))]
-    texts = ["", "", "", ""]
-    for item in events:
-        if isinstance(item, TextDelta):
-            texts[item.index] += item.text
-    assert texts == ["ab", "ab", "xyz", "xyz"]
-    assert events[-1] == Completed(
-        usage=Usage(prompt_tokens=5, completion_tokens=10), timings=Timings(decode_s=3.0)
-    )
-    assert sum(isinstance(item, Completed) for item in events) == 1
-
-
-async def test_nothing_is_given_before_every_prompt_was_accepted() -> None:
-    gate = asyncio.Event()
-
-    async def generate(request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
-        if text_of(request) == "slow":
-            await gate.wait()
-        async for event in echo(request):
-            yield event
-
-    events = generate_batch(generate, requests("fast", "slow"))
-    first = asyncio.ensure_future(anext(events))
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert not first.done()
-    gate.set()
-    seen = [await first, *[event async for event in events]]
-    assert [isinstance(item, Started) for item in seen[:3]] == [True, True, False]
-    assert {item.prompt for item in seen[:2] if isinstance(item, Started)} == {0, 1}
-
-
-async def test_a_failure_of_one_ends_all() -> None:
-    closed: list[str] = []
-
-    async def generate(request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
-        text = text_of(request)
-        try:
-            yield Started(model="m", prompt_tokens=1)
-            if text == "bad":
-                raise EngineCrashed("gone")
-            await asyncio.Event().wait()
-        finally:
-            closed.append(text)
-
-    with pytest.raises(EngineCrashed):
-        async for _ in generate_batch(generate, requests("good", "bad", "fine")):
-            pass
-    assert sorted(closed) == ["bad", "fine", "good"]
-
-
-async def test_closing_ends_all() -> None:
-    closed: list[str] = []
-
-    async def generate(request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
-        try:
-            async for event in echo(request):
-                yield event
-        finally:
-            closed.append(text_of(request))
-
-    events = generate_batch(generate, requests("abc", "def"))
-    await anext(events)
-    await events.aclose()
-    assert sorted(closed) == ["abc", "def"]

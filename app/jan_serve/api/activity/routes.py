@@ -20,9 +20,9 @@ from jan_serve.core.events import CacheTier
 from jan_serve.core.trace import KeptPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.ports import ServedModels
+from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.media_reader import SHOWN_MARKER
 from jan_serve.generation.ports import EngineClient
-from jan_serve.generation.service import RunningRequests
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
 from jan_serve.ipc.messages import DetokenizeRequest, TokenizeRequest

@@ -29,7 +29,7 @@ from jan_serve.dialects.shared.embedding_list import (
 )
 from jan_serve.dialects.shared.wire_types import AtMost, Inputs, Int, LaxModel, Strings, TextsOrTokens
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.scoring import Vectors, pool, to_floats
+from jan_serve.generation.embeddings import Vectors, pool, to_floats
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 

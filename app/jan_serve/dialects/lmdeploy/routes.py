@@ -45,7 +45,7 @@ from jan_serve.dialects.shared.answers import Renderer, answer
 from jan_serve.dialects.shared.documented_errors import documented_errors
 from jan_serve.dialects.shared.lmdeploy_forms import ErrorBody, in_band_error, permitted_card
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.service import generate_batch
+from jan_serve.generation.batch import generate_batch
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.metrics import page_headers

@@ -19,7 +19,8 @@ from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.answers import Events
 from jan_serve.errors import InvalidRequest, JanServeError
-from jan_serve.generation.service import Deadline, GenerationService
+from jan_serve.generation.deadline import Deadline
+from jan_serve.generation.service import GenerationService
 
 _ID_BITS = 52
 """Size of drawn ids: every client reads such integers exactly (RFC 8259, section 6)."""

@@ -20,7 +20,7 @@ from jan_serve.dialects.shared.embedding_list import embedding_list
 from jan_serve.dialects.shared.generation_fields import KeepAlive, ttl_s
 from jan_serve.dialects.shared.wire_types import Between, Int, check_count
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
-from jan_serve.generation.scoring import Vectors, embed
+from jan_serve.generation.embeddings import Vectors, embed
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 

@@ -28,7 +28,8 @@ from jan_serve.dialects.shared.answers import StopDetail, answer, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens, wrong
-from jan_serve.generation.service import LeasedModel, generate_batch
+from jan_serve.generation.batch import generate_batch
+from jan_serve.generation.service import LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import STREAMED
 

@@ -19,7 +19,7 @@ from jan_serve.dialects.shared.answers import on_model
 from jan_serve.dialects.shared.documented_errors import DEFAULT_ERRORS, documented_errors
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel, wrong
-from jan_serve.generation.scoring import Ranked, probability, rank
+from jan_serve.generation.ranking import Ranked, probability, rank
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply

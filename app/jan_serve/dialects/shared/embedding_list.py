@@ -18,7 +18,7 @@ from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import on_model
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.dialects.shared.wire_types import MAX_INT, Inputs, Int, TextsOrTokens, WireModel
-from jan_serve.generation.scoring import embed, to_floats
+from jan_serve.generation.embeddings import embed, to_floats
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.replies import json_bytes, json_reply
 

@@ -32,7 +32,8 @@ from jan_serve.dialects.tgi.generate.render import Ending
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.dialects.tgi.options import TgiOptions
 from jan_serve.errors import LONGER_CONTEXT, JanServeError
-from jan_serve.generation.service import GenerationService, LeasedModel, generate_batch, name_or_default
+from jan_serve.generation.batch import generate_batch
+from jan_serve.generation.service import GenerationService, LeasedModel, name_or_default
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem, logged_problem
 from jan_serve.http.replies import frame

@@ -12,7 +12,21 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.core import constraint as core
+from jan_serve.core.constraint import (
+    CallFrame,
+    CallGrammars,
+    CompiledGrammar,
+    Constraint,
+    Explanation,
+    GbnfConstraint,
+    GrammarPiece,
+    JsonObjectConstraint,
+    JsonSchemaConstraint,
+    PropertyOrder,
+    RegexConstraint,
+    ToolGrammar,
+    Whitespace,
+)
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.compile_tools import compile_tools
@@ -44,8 +58,8 @@ class GrammarCache:
         translator: ConstraintTranslator,
         named: Mapping[str, str] | None = None,
         *,
-        whitespace: core.Whitespace = core.Whitespace.CONSISTENT,
-        order: core.PropertyOrder | None = None,
+        whitespace: Whitespace = Whitespace.CONSISTENT,
+        order: PropertyOrder | None = None,
         schemas: Callable[[], Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,7 +73,7 @@ class GrammarCache:
         self._named = named or {}
         self._whitespace = whitespace
         self._order = order
-        self._order_of_tools = order or core.PropertyOrder.LISTED
+        self._order_of_tools = order or PropertyOrder.LISTED
         self._schemas = schemas
         self._documents = _Documents({}, 0)
         self._reading = asyncio.Lock()
@@ -71,30 +85,30 @@ class GrammarCache:
     def __len__(self) -> int:
         return len(self._done) + len(self._parts)
 
-    async def compile(self, constraint: core.Constraint) -> core.CompiledGrammar:
+    async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises as ConstraintTranslator."""
-        return cast(core.CompiledGrammar, await self._get(self._settled(constraint), await self._read()))
+        return cast(CompiledGrammar, await self._get(self._settled(constraint), await self._read()))
 
-    async def gbnf(self, constraint: core.Constraint) -> str:
+    async def gbnf(self, constraint: Constraint) -> str:
         """The constraint as GBNF, for people. Raises as `compile`."""
         return cast(str, await self._get(kinds.ShowConstraint(self._settled(constraint)), await self._read()))
 
-    async def explain(self, constraint: core.JsonSchemaConstraint) -> core.Explanation:
+    async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
-        settled = cast(core.JsonSchemaConstraint, self._settled(constraint))
-        return cast(core.Explanation, await self._get(kinds.ExplainSchema(settled), await self._read()))
+        settled = cast(JsonSchemaConstraint, self._settled(constraint))
+        return cast(Explanation, await self._get(kinds.ExplainSchema(settled), await self._read()))
 
-    def _settled(self, constraint: core.Constraint) -> core.Constraint:
+    def _settled(self, constraint: Constraint) -> Constraint:
         """The constraint with the server's grammar of that name, or its defaults of white space and order."""
-        if isinstance(constraint, core.GbnfConstraint):
+        if isinstance(constraint, GbnfConstraint):
             # The key is the text: an edited file is another grammar.
-            return core.GbnfConstraint(self._named.get(constraint.text, constraint.text))
-        if isinstance(constraint, core.JsonObjectConstraint | core.JsonSchemaConstraint):
+            return GbnfConstraint(self._named.get(constraint.text, constraint.text))
+        if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint):
             constraint = msgspec.structs.replace(
                 constraint, whitespace=constraint.whitespace or self._whitespace
             )
-        if isinstance(constraint, core.JsonSchemaConstraint):
-            order = constraint.property_order or self._order or core.PropertyOrder.SCHEMA
+        if isinstance(constraint, JsonSchemaConstraint):
+            order = constraint.property_order or self._order or PropertyOrder.SCHEMA
             return msgspec.structs.replace(constraint, property_order=order)
         return constraint
 
@@ -114,8 +128,8 @@ class GrammarCache:
         tools: Sequence[Tool],
         *,
         parallel: bool,
-        constraint: core.Constraint | None,
-    ) -> core.CallGrammars:
+        constraint: Constraint | None,
+    ) -> CallGrammars:
         """Raises as `compile`. constraint: for an answer without a call.
 
         Each tool is compiled by itself and kept, so a changed tool is the only one that is compiled again. A tool
@@ -136,7 +150,7 @@ class GrammarCache:
 
     async def _get(self, request: kinds.CompileRequest, documents: _Documents) -> kinds.Compiled:
         key = documents.key(kinds.COMPILING.requests.body(request))
-        kept = self._done if isinstance(request, core.Constraint) else self._parts
+        kept = self._done if isinstance(request, Constraint) else self._parts
         known = kept.get(key)
         if known is not None:
             return known
@@ -207,13 +221,13 @@ def _bundled(request: kinds.CompileRequest, documents: Mapping[str, Any]) -> kin
     match request:
         case kinds.CompileTool(parameters=parameters):
             return replace(request, parameters=bundled(parameters, documents))
-        case core.JsonSchemaConstraint(schema=schema):
+        case JsonSchemaConstraint(schema=schema):
             return replace(request, schema=bundled(schema, documents))
         case (
             kinds.ShowConstraint(constraint=own)
             | kinds.ExplainSchema(constraint=own)
             | kinds.CompileAnswer(constraint=own)
-        ) if isinstance(own, core.JsonSchemaConstraint):
+        ) if isinstance(own, JsonSchemaConstraint):
             return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
         case _:
             return request
@@ -225,12 +239,12 @@ def _place(error: InvalidRequest, request: kinds.CompileRequest) -> None:
     match request:
         case kinds.CompileTool():
             error.param = "tools"
-        case _ if isinstance(constraint, core.GbnfConstraint):
+        case _ if isinstance(constraint, GbnfConstraint):
             error.param = "grammar"
             return
         case _:
             error.param = error.param or "response_format"
-    if isinstance(error, GrammarTooComplex) and not isinstance(constraint, core.RegexConstraint):
+    if isinstance(error, GrammarTooComplex) and not isinstance(constraint, RegexConstraint):
         error.place("")
 
 
@@ -288,15 +302,15 @@ class _Recent(Generic[T]):
 
 def _size(compiled: kinds.Compiled) -> int:
     match compiled:
-        case core.CallFrame():
+        case CallFrame():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
-        case core.CompiledGrammar():
+        case CompiledGrammar():
             return len(compiled.lark)
         case str():
             return len(compiled)
-        case core.Explanation(lines=lines):
+        case Explanation(lines=lines):
             return sum(map(len, lines))
-        case core.ToolGrammar():
+        case ToolGrammar():
             return _size(compiled.piece)
-        case core.GrammarPiece():
+        case GrammarPiece():
             return sum(len(name) + len(body) for name, body in compiled.definitions.items())

@@ -21,9 +21,9 @@ from jan_serve.core.constraint import (
     any_object,
 )
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.generation.constraint import compile_tools
+from jan_serve.generation.constraint import call_join
 from jan_serve.generation.constraint.call_frame import call_frame
-from jan_serve.generation.constraint.compile_tools import TOO_MANY, JoinedTool, cost_of, join_calls
+from jan_serve.generation.constraint.call_join import TOO_MANY, JoinedTool, cost_of, join_calls
 from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 
@@ -92,7 +92,7 @@ def test_control_tokens_of_all_pieces_are_kept_once() -> None:
 def test_the_most_expensive_go_first_and_of_equal_ones_the_last(
     sizes: list[int], limit: int, loosened: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_tools, "MAX_COST", limit)
+    monkeypatch.setattr(call_join, "MAX_COST", limit)
     tools = [tool(f"t{number}", words(f"t{number}", size)) for number, size in enumerate(sizes)]
     calls = join_calls(frame_of(len(sizes)), tools, LOOSENED, None)
     assert [number for number in range(len(sizes)) if is_loosened(calls, number)] == loosened
@@ -107,7 +107,7 @@ def test_the_most_expensive_go_first_and_of_equal_ones_the_last(
 
 def test_a_definition_that_others_need_frees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loosening one of two tools with the same schema does not help; both go."""
-    monkeypatch.setattr(compile_tools, "MAX_COST", 50)
+    monkeypatch.setattr(call_join, "MAX_COST", 50)
     same = words("same", 50)
     calls = join_calls(frame_of(3), [tool("a", same), tool("b", same), tool("c")], LOOSENED, None)
     assert [is_loosened(calls, number) for number in range(3)] == [True, True, False]
@@ -115,7 +115,7 @@ def test_a_definition_that_others_need_frees_nothing(monkeypatch: pytest.MonkeyP
 
 
 def test_the_answer_and_the_frame_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_tools, "MAX_COST", 100)
+    monkeypatch.setattr(call_join, "MAX_COST", 100)
     tools = [tool("a", words("a", 60))]
     assert join_calls(frame_of(1), tools, LOOSENED, None).warnings == ()
     calls = join_calls(frame_of(1, answer=True), tools, LOOSENED, words("yes", 60))
@@ -126,7 +126,7 @@ def test_the_answer_and_the_frame_count_too(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_may_not_be_loosened_is_refused(
     answer: GrammarPiece | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_tools, "MAX_COST", 100)
+    monkeypatch.setattr(call_join, "MAX_COST", 100)
     tools = [tool("a", words("a", 200), strict=answer is None), tool("b")]
     with pytest.raises(GrammarTooComplex, match="`strict`") as refused:
         join_calls(frame_of(2, answer=answer is not None), tools, LOOSENED, answer)
@@ -134,7 +134,7 @@ def test_what_may_not_be_loosened_is_refused(
 
 
 def test_a_strict_tool_keeps_its_schema_though_it_is_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_tools, "MAX_COST", 130)
+    monkeypatch.setattr(call_join, "MAX_COST", 130)
     tools = [tool("a", words("a", 90), strict=True), tool("b", words("b", 50))]
     calls = join_calls(frame_of(2), tools, LOOSENED, None)
     assert [is_loosened(calls, number) for number in range(2)] == [False, True]

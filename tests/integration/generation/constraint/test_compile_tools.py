@@ -22,7 +22,7 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint import compile_tools
-from jan_serve.generation.constraint.compile_tools import ITEMS_REPEAT
+from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest, CompileTool
 from tests.conformance.llguidance_oracle import LlguidanceOracle

@@ -21,7 +21,7 @@ from jan_serve.core.constraint import (
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
-from jan_serve.generation.constraint.compile_tools import join_calls
+from jan_serve.generation.constraint.call_join import join_calls
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest
 from tests.support.clock import TurnedClock

@@ -13,7 +13,7 @@ import pytest
 
 from jan_serve.core.trace import begin_trace
 from jan_serve.errors import DeadlineExceeded, EngineCrashed, JanServeError, ModelFailed, Unavailable
-from jan_serve.generation.service import Deadline
+from jan_serve.generation.deadline import Deadline
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from jan_serve.errors import InvalidRequest, ModelNotFound, UnsupportedOperation
-from jan_serve.generation.scoring import Vectors, embed, pool, shorten, to_floats
+from jan_serve.generation.embeddings import Vectors, embed, pool, shorten, to_floats
 from jan_serve.ipc.messages import Embedded, EmbedRequest
 from tests.support.engine.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 from tests.support.servers.fronts import http_client
