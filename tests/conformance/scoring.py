@@ -22,7 +22,8 @@ from jan_serve.constraint.ast import Mode
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder, Uniqueness
+from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import JanServeError
 from jan_serve.text.uniqueness.check import State, UniquenessCheck
 from tests.conformance.suites import Case, remotes

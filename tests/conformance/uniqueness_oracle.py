@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jan_serve.core.constraint import Uniqueness
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.text.uniqueness.check import State, UniquenessCheck
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jan_serve.constraint.charset import CharSet
-from jan_serve.core.constraint import Uniqueness
+from jan_serve.core.uniqueness import Uniqueness
 
 
 class Expr(msgspec.Struct, frozen=True):

@@ -18,7 +18,18 @@ from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
 from jan_serve.constraint.regex.language import translate as translate_regex
 from jan_serve.constraint.rules import has_lark_only, has_node
-from jan_serve.core import constraint as core
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    GbnfConstraint,
+    GrammarPiece,
+    JsonObjectConstraint,
+    JsonSchemaConstraint,
+    PropertyOrder,
+    RegexConstraint,
+    Whitespace,
+)
+from jan_serve.core.uniqueness import NOWHERE, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 
@@ -54,16 +65,16 @@ class Enforced(NamedTuple):
 
     lark: LarkText
     grammar: Grammar
-    uniqueness: core.Uniqueness | None
+    uniqueness: Uniqueness | None
     most: dict[str, int]
     cost: Cost
     translate: Translate
 
-    def compiled(self) -> core.CompiledGrammar:
+    def compiled(self) -> CompiledGrammar:
         """What the engine needs of it."""
-        return core.CompiledGrammar(self.lark.text, self.lark.specials, self.uniqueness)
+        return CompiledGrammar(self.lark.text, self.lark.specials, self.uniqueness)
 
-    def piece(self) -> core.GrammarPiece:
+    def piece(self) -> GrammarPiece:
         """The constraint as a part of a larger grammar."""
         return by_content(self.lark)
 
@@ -98,7 +109,7 @@ class Enforced(NamedTuple):
             yield "The server also lets no item of an array with `uniqueItems` repeat: GBNF cannot say that."
 
 
-def enforce(constraint: core.Constraint, *, alone: bool = False, terminals: bool = True) -> Enforced:
+def enforce(constraint: Constraint, *, alone: bool = False, terminals: bool = True) -> Enforced:
     """Translate and print. Bounded work; blocks for less than half a second. A JSON Schema (drafts 4 to 2020-12) is
     enforced exactly, or refused. An expression of ECMA-262 matches from end to end. alone: nothing compares names and
     items beside the grammar; what needs that is refused. terminals: as in `print_lark_open`. Raises UnsupportedSchema
@@ -130,7 +141,7 @@ def _enforced(translate: Translate, mode: Mode, terminals: bool) -> Enforced:
         with placed(TRUE):
             lark = print_open(found.grammar, terminals=terminals and not isinstance(error, OnlyCharacters))
     uniqueness = found.uniqueness
-    unique_arrays = sum(at.unique != core.NOWHERE for at in uniqueness.locations) if uniqueness else 0
+    unique_arrays = sum(at.unique != NOWHERE for at in uniqueness.locations) if uniqueness else 0
     cost = Cost(spent(), len(found.grammar.rules), len(lark.text), unique_arrays)
     return Enforced(lark, found.grammar, uniqueness, found.most, cost, translate)
 
@@ -148,25 +159,23 @@ def print_open(
     return print_lark_open(grammar, terminals=False, holes=holes)
 
 
-def _translation(constraint: core.Constraint) -> tuple[Translate, bool]:
+def _translation(constraint: Constraint) -> tuple[Translate, bool]:
     """The translation of a constraint, and whether it is one of JSON."""
     match constraint:
-        case core.JsonObjectConstraint(whitespace=whitespace):
+        case JsonObjectConstraint(whitespace=whitespace):
             return _schema_translation(_ANY_OBJECT, whitespace, None), True
-        case core.JsonSchemaConstraint(schema=schema, whitespace=whitespace, property_order=order):
+        case JsonSchemaConstraint(schema=schema, whitespace=whitespace, property_order=order):
             return _schema_translation(schema, whitespace, order), True
-        case core.RegexConstraint(pattern=pattern):
+        case RegexConstraint(pattern=pattern):
             return lambda _: Translated(translate_regex(pattern)), False
-        case core.GbnfConstraint(text=text):
+        case GbnfConstraint(text=text):
             return lambda _: Translated(parse_gbnf(text)), False
 
 
-def _schema_translation(
-    schema: Any, whitespace: core.Whitespace | None, order: core.PropertyOrder | None
-) -> Translate:
+def _schema_translation(schema: Any, whitespace: Whitespace | None, order: PropertyOrder | None) -> Translate:
     return lambda mode: translate_schema(
         schema,
-        whitespace=whitespace or core.Whitespace.CONSISTENT,
+        whitespace=whitespace or Whitespace.CONSISTENT,
         mode=mode,
-        order=order or core.PropertyOrder.SCHEMA,
+        order=order or PropertyOrder.SCHEMA,
     )

@@ -6,9 +6,7 @@ An exception of the `errors` tree may end the stream at any point.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -217,17 +215,3 @@ GenerationEvent = (
     | Finished
     | Completed
 )
-
-
-T = TypeVar("T")
-
-
-@asynccontextmanager
-async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]]:
-    """`contextlib.aclosing` for iterators that may lack `aclose`: an abandoned generator is closed too late."""
-    try:
-        yield iterator
-    finally:
-        aclose = getattr(iterator, "aclose", None)
-        if aclose is not None:
-            await aclose()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jan_serve.core.events import closing
+from jan_serve.core.closing import closing
 from jan_serve.core.measurements import Calibration
 from jan_serve.core.models import (
     ListedModel,

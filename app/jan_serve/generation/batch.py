@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 
+from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     EngineWork,
@@ -20,7 +21,6 @@ from jan_serve.core.events import (
     Timings,
     ToolCallDelta,
     Usage,
-    closing,
 )
 from jan_serve.core.request import GenerationRequest
 

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import TypeVar
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.events import GenerationEvent, closing
+from jan_serve.core.closing import closing
+from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.trace import current_trace

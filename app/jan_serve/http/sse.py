@@ -17,7 +17,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
-from jan_serve.core.events import closing
+from jan_serve.core.closing import closing
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import Problem, logged_problem, unexpected_problem

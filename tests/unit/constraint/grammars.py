@@ -6,7 +6,8 @@ from typing import Any
 
 from jan_serve.constraint.ast import EMPTY, NEVER, Expr, Grammar, Mode, Unordered, choice, sequence, unordered
 from jan_serve.constraint.json_schema.translate import translate
-from jan_serve.core.constraint import PropertyOrder, Uniqueness, Whitespace
+from jan_serve.core.constraint import PropertyOrder, Whitespace
+from jan_serve.core.uniqueness import Uniqueness
 
 
 def grammar_alone(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Grammar:

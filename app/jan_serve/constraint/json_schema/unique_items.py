@@ -27,7 +27,7 @@ from jan_serve.constraint.json_schema.unlisted_names import has_value, name_clas
 from jan_serve.constraint.limits import spend
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.text_form import OneSpelling, PlainText
-from jan_serve.core.constraint import Automaton, ItemTexts, LastTexts
+from jan_serve.core.uniqueness import Automaton, ItemTexts, LastTexts
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 if TYPE_CHECKING:

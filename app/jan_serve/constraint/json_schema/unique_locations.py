@@ -19,7 +19,7 @@ from jan_serve.constraint.json_schema.unique_items import automaton_of, is_withi
 from jan_serve.constraint.json_schema.unlisted_names import name_classes
 from jan_serve.constraint.limits import spend
 from jan_serve.constraint.rules import users_of
-from jan_serve.core.constraint import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
+from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.caller import key_of_request
-from jan_serve.core.events import Completed, GenerationEvent, StatePreserved, closing
+from jan_serve.core.closing import closing
+from jan_serve.core.events import Completed, GenerationEvent, StatePreserved
 from jan_serve.core.kv_transfer import PeerEndpoint, RemoteState
 from jan_serve.core.request import GenerationRequest
 from jan_serve.dialects.lmdeploy.outline import DISTSERVE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jan_serve.core.caller import key_of_request
+from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -13,7 +14,6 @@ from jan_serve.core.events import (
     Started,
     TextDelta,
     Usage,
-    closing,
 )
 from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.dialect import Services

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.core.events import closing
+from jan_serve.core.closing import closing
 from jan_serve.core.latest_tag import without_latest_tag
 from jan_serve.core.models import ModelDetails, PullStep, Variant, VariantMessage
 from jan_serve.dialects.model_store import ModelStore

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.chat.call_arguments import object_arguments
 from jan_serve.chat.detect import knows_thoughts
+from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -23,7 +24,6 @@ from jan_serve.core.events import (
     TextDelta,
     TokenInfo,
     ToolCallDelta,
-    closing,
 )
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt

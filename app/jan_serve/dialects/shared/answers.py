@@ -14,7 +14,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core import events as core
-from jan_serve.core.events import closing
+from jan_serve.core.closing import closing
 from jan_serve.generation.service import GenerationService, LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem

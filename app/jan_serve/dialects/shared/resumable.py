@@ -18,7 +18,8 @@ import msgspec
 from starlette.requests import Request
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.events import GenerationEvent, closing
+from jan_serve.core.closing import closing
+from jan_serve.core.events import GenerationEvent
 from jan_serve.core.transcript import Asked, Transcript, current, started_s
 from jan_serve.dialects.shared.answers import Chunks, Events
 from jan_serve.errors import EngineFailure, InvalidRequest

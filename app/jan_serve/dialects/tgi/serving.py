@@ -11,8 +11,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.core.closing import closing
 from jan_serve.core.constraint import Constraint
-from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob, closing
+from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.dialects.dialect import Services

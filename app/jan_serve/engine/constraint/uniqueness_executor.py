@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.constraint import Uniqueness
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.engine.constraint.grammar_executor import Floats, RuledExecutor
 from jan_serve.engine.constraint.token_tables import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab

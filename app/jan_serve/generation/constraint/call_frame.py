@@ -26,7 +26,8 @@ from jan_serve.constraint.enforce import print_open
 from jan_serve.constraint.lark.references import by_content
 from jan_serve.constraint.regex.language import translate
 from jan_serve.constraint.rules import RuleBuilder
-from jan_serve.core.constraint import CallFrame, CallLocations, CallMarks
+from jan_serve.core.constraint import CallFrame, CallMarks
+from jan_serve.core.uniqueness import CallLocations
 from jan_serve.generation.constraint.tool_grammar import has_free_text, spelled_texts
 
 _WORDS: Final = {

@@ -14,10 +14,9 @@ from jan_serve.core.constraint import (
     GrammarPiece,
     TextBounds,
     ToolGrammar,
-    Uniqueness,
     any_object,
-    joined_uniqueness,
 )
+from jan_serve.core.uniqueness import Uniqueness, joined_uniqueness
 from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 45_000

@@ -30,7 +30,8 @@ from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.constraint.layout import with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent
 from jan_serve.constraint.rules import RuleBuilder, has_node
-from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Uniqueness, Whitespace, any_object
+from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Whitespace, any_object
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidRequest,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.constraint import ELSEWHERE, NOWHERE, CallLocations, ItemTexts, Location, Uniqueness
+from jan_serve.core.uniqueness import ELSEWHERE, NOWHERE, CallLocations, ItemTexts, Location, Uniqueness
 from jan_serve.text.uniqueness import words
 
 _LONGEST_MARK: Final = 256

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Final, NamedTuple
 
-from jan_serve.core.constraint import Automaton
+from jan_serve.core.uniqueness import Automaton
 
 ALL: Final = ((0, 0x10FFFF),)
 _ESCAPED: Final = "".join(map(chr, range(0x20))) + '"\\'

@@ -15,7 +15,8 @@ import pytest
 from jan_serve.constraint import ast
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.lark.print_lark import print_lark
-from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder, Uniqueness
+from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
+from jan_serve.core.uniqueness import Uniqueness
 from tests.conformance.uniqueness_oracle import UniquenessOracle
 from tests.support.tables import table
 

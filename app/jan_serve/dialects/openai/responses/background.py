@@ -15,7 +15,8 @@ import msgspec
 from pydantic import TypeAdapter
 
 from jan_serve.core.caller import cache_salt, client
-from jan_serve.core.events import Completed, closing
+from jan_serve.core.closing import closing
+from jan_serve.core.events import Completed
 from jan_serve.core.trace import begin_trace
 from jan_serve.core.transcript import current
 from jan_serve.dialects.openai.render_common import ReplyFacts

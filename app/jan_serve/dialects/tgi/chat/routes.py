@@ -13,7 +13,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo, closing
+from jan_serve.core.closing import closing
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events
 from jan_serve.dialects.tgi.chat.parse import (
