@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from jan_serve.dialects.outlines import OPENAI
-from jan_serve.fleet.fleet import Fleet, Outcome
+from jan_serve.fleet.assignment import Outcome
+from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import NodeState, Role
 from jan_serve.proxy.request_facts import RequestFacts, keys_of
 

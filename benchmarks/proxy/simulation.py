@@ -12,8 +12,9 @@ from typing import Final
 
 from benchmarks.proxy.world import Cache, Job, Kind, Prompt, Prompts, SimNode
 from jan_serve.errors import JanServeError
+from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import Attempts, Ending, RetryBudget
-from jan_serve.fleet.fleet import Assignment, Fleet, Outcome
+from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
 

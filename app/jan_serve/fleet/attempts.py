@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final
 
-from jan_serve.fleet.fleet import Assignment, Fleet
+from jan_serve.fleet.assignment import Assignment
+from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
 
 BUDGET_WINDOW_S: Final = 10

@@ -2,74 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect, insort
-from collections.abc import Callable, Collection, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from operator import itemgetter
 from random import Random
 from typing import Final, Literal, get_args
 
 import msgspec
 
 from jan_serve.fleet.node import Node
+from jan_serve.fleet.pool import Pool
 from jan_serve.fleet.prefixes import FleetPrefixIndex, PromptKeys
-
-_POINTS: Final = 8
-"""Points of a node on the ring, which even out the shares of nodes."""
-
-
-class Pool:
-    """A list that a node leaves by swapping with the last one, and a ring of hashes (consistent hashing)."""
-
-    def __init__(self) -> None:
-        self._nodes: list[Node] = []
-        self._indexes: dict[Node, int] = {}
-        self._ring: list[tuple[int, int]] = []
-        self._by_tag: dict[int, Node] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(self._nodes)
-
-    def __contains__(self, node: Node) -> bool:
-        return node in self._indexes
-
-    def add(self, node: Node) -> None:
-        self._indexes[node] = len(self._nodes)
-        self._nodes.append(node)
-        for point, tag in _points(node):
-            insort(self._ring, (point, tag))
-            self._by_tag[tag] = node
-
-    def remove(self, node: Node) -> None:
-        index, last = self._indexes.pop(node), self._nodes.pop()
-        if last is not node:
-            self._nodes[index] = last
-            self._indexes[last] = index
-        for point, tag in _points(node):
-            self._ring.pop(bisect(self._ring, (point, tag)) - 1)
-            del self._by_tag[tag]
-
-    def random(self, rng: Random) -> Node:
-        """Raises IndexError if the pool is empty."""
-        return self._nodes[int(rng.random() * len(self._nodes))]
-
-    def at(self, key: int) -> Iterator[Node]:
-        """Nodes in the order in which they follow a key on the ring: the same in every proxy. Repeats nodes."""
-        start = bisect(self._ring, (key, -1))
-        for step in range(len(self._ring)):
-            yield self._by_tag[self._ring[(start + step) % len(self._ring)][1]]
-
-
-def _points(node: Node) -> Iterator[tuple[int, int]]:
-    digest = blake2b(node.url.encode(), digest_size=8 * _POINTS).digest()
-    for index in range(_POINTS):
-        point = int.from_bytes(digest[8 * index : 8 * index + 8])
-        yield point, point
-
 
 StrategyName = Literal["prefix", "min_expected_latency", "min_observed_latency", "random"]
 STRATEGIES: Final[tuple[StrategyName, ...]] = get_args(StrategyName)
@@ -127,12 +69,14 @@ Strategy = Callable[[Candidates], Node | None]
 
 
 def weighted_random(candidates: Candidates) -> Node | None:
+    """A node by chance, in proportion to the given speeds."""
     nodes = candidates.all()
     weights = [node.weight for node in nodes]
     return candidates.rng.choices(nodes, weights)[0] if nodes else None
 
 
 def min_expected_latency(candidates: Candidates) -> Node | None:
+    """The fewest requests for its speed."""
     return min(candidates.all(), key=lambda node: (node.in_flight + node.others) / node.weight, default=None)
 
 
@@ -168,15 +112,14 @@ class LeastTimeToFirstToken:
         self, candidates: Candidates, nodes: Sequence[Node], request_tokens: float = REQUEST_TOKENS
     ) -> tuple[Node | None, float]:
         depths = self._index.depths(candidates.keys.keys, nodes)
-        waits = (
-            (
-                expected_wait_s(node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens),
-                node,
+        best, least_s = None, 0.0
+        for node in _from_anywhere(tuple(dict.fromkeys(nodes)), candidates.rng):
+            wait_s = expected_wait_s(
+                node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens
             )
-            for node in _from_anywhere(tuple(dict.fromkeys(nodes)), candidates.rng)
-        )
-        wait_s, best = min(waits, key=itemgetter(0), default=(0.0, None))
-        return best, wait_s
+            if best is None or wait_s < least_s:
+                best, least_s = node, wait_s
+        return best, least_s
 
 
 def _from_anywhere(nodes: Collection[Node], rng: Random) -> list[Node]:
@@ -194,7 +137,10 @@ def _some_accepting(candidates: Candidates, holders: Collection[Node]) -> list[N
 def expected_wait_s(
     node: Node, keys: PromptKeys, depth: int, now: float, request_tokens: float = REQUEST_TOKENS
 ) -> float:
-    """Until the first token, with the prompts before this one. Who answers nobody is expected to go on so."""
+    """Until the first token: the prompts before this one, and what is not cached of it.
+
+    A node that answers nobody is expected to go on so for as long again.
+    """
     uncached = keys.tokens - keys.tokens_to(depth) * node.trust
     load = node.in_flight * request_tokens + node.others * OTHERS_TOKENS
     crowding = _CROWDING_S * node.demand.tokens_per_s(now) * uncached / keys.tokens if keys.tokens else 0.0

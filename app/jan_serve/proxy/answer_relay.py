@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from starlette.types import Scope, Send
 
-from jan_serve.fleet.fleet import Assignment
+from jan_serve.fleet.assignment import Assignment
 from jan_serve.http.disconnect import abort_connection
 from jan_serve.http.errors import Problem, form_path
 from jan_serve.http.request_record import RequestRecord

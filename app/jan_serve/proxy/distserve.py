@@ -13,8 +13,8 @@ import msgspec
 from starlette.types import Scope, Send
 
 from jan_serve.errors import JanServeError
+from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.attempts import MAX_REACHED
-from jan_serve.fleet.fleet import Outcome
 from jan_serve.fleet.node import CacheEpoch, Node, NodeState, Role
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.request_record import record_of

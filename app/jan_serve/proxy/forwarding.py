@@ -19,8 +19,9 @@ from starlette.types import Receive, Scope, Send
 from jan_serve.core.transcript import ASKED, Asked
 from jan_serve.dialects.outline import Route
 from jan_serve.errors import JanServeError
+from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import MAX_REACHED, Attempts, Ending, RetryBudget
-from jan_serve.fleet.fleet import Assignment, Fleet, Outcome
+from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, NodeState, Role
 from jan_serve.fleet.prefixes import PromptKeys
 from jan_serve.http.errors import HttpError, ending_problem

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.fleet.fleet import Assignment
+from jan_serve.fleet.assignment import Assignment
 from tests.support.servers.fake_nodes import (
     EVENT_HEAD,
     FakeNode,

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.fleet.node import Breaker, Node, NodeState, Role, WorkRate
+from jan_serve.fleet.breaker import Breaker
+from jan_serve.fleet.node import Node, NodeState, Role, WorkRate
 from jan_serve.http.errors import HttpError
 from jan_serve.proxy import distserve as links_module
 from jan_serve.proxy.distserve import PairLinks

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+from jan_serve.fleet.breaker import Breaker
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Breaker, Node, NodeState, Role, WorkRate
+from jan_serve.fleet.node import Node, NodeState, Role, WorkRate
 from jan_serve.fleet.prefixes import PromptKeys, prompt_keys
 from jan_serve.fleet.strategies import StrategyName
 

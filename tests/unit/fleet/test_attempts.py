@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import (
     MAX_ASKED,
     MAX_REACHED,
@@ -16,7 +17,7 @@ from jan_serve.fleet.attempts import (
     Ending,
     RetryBudget,
 )
-from jan_serve.fleet.fleet import Assignment, Fleet, Outcome
+from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role
 from tests.unit.fleet.support import LONG, fleet_of, keys
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from jan_serve.fleet.fleet import Assignment, Outcome
+from jan_serve.fleet.assignment import Assignment, Outcome
 from tests.unit.fleet.support import LONG, fleet_of, keys
 
 _LONGEST_PAUSE_S = 120.0

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.fleet.node import Breaker, Node, Role, WorkRate
+from jan_serve.fleet.breaker import Breaker
+from jan_serve.fleet.node import Node, Role, WorkRate
 from jan_serve.http.errors import HttpError
 from jan_serve.proxy.node_registry import MAX_SPEED, read_node, read_url, status_body
 
