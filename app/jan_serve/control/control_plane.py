@@ -31,7 +31,8 @@ from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.source_resolver import SourceResolver, UpdatedWeights
+from jan_serve.supervisor.models.source_resolver import SourceResolver
+from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess

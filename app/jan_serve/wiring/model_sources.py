@@ -28,7 +28,8 @@ from jan_serve.store.model_memory import Footprint, footprint
 from jan_serve.store.model_names import NO_PROJECTOR, ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.eviction import Retention
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, UpdatedWeights
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved
+from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 from jan_serve.wiring.user_files import TemplateFiles
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from jan_serve.wiring.model_sources import configured_names
 if TYPE_CHECKING:
     from jan_serve.control.control_plane import ServerControl
     from jan_serve.store.hub.pull import Puller
-    from jan_serve.supervisor.workers.child_process import SpareWorker
+    from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 
 @dataclass(frozen=True)

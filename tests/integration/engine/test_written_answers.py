@@ -14,7 +14,7 @@ from jan_serve.core.events import TokenInfo
 from jan_serve.core.request import RepetitionDetection, Watermark
 from jan_serve.errors import EngineFailure, InvalidRequest
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, SequenceFinished, WrittenChoice, WrittenParts
-from jan_serve.supervisor.models.held_model import WrittenAnswer
+from jan_serve.supervisor.models.written_answer import WrittenAnswer
 from tests.support.engine.worker import Choice, Result, Worker, generate, next_id, running_worker
 from tests.support.gguf.models import EXACT
 

@@ -19,7 +19,8 @@ from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.eviction import Retention
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, UpdatedWeights
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved
+from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,8 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from jan_serve.helpers.kinds import RENDERING
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.supervisor.workers.child_process import SpareWorker, own_command
+from jan_serve.supervisor.workers.child_process import own_command
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 MAX_THREADS: Final = 16
 CLOSING_S: Final = 2.0

@@ -31,7 +31,7 @@ from jan_serve.supervisor.models.eviction import (
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel
 from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation
-from jan_serve.supervisor.workers.child_process import SpareWorker
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 

@@ -1,8 +1,7 @@
-"""A model's crashes and counters across its loads, and the tries of its requests. Times are of a monotonic clock."""
+"""A model's crashes and counters across its loads. Times are seconds of the caller's monotonic clock."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from pathlib import Path
@@ -10,8 +9,6 @@ from typing import Final
 
 from jan_serve.core.models import ModelFacts, ModelSource
 from jan_serve.errors import (
-    EngineCrashed,
-    EngineFailure,
     InvalidModel,
     JanServeError,
     ModelFailed,
@@ -19,66 +16,8 @@ from jan_serve.errors import (
 )
 from jan_serve.supervisor.crash_backoff import CrashLog, RestartLimits, Verdict
 from jan_serve.supervisor.models.eviction import Retention
-from jan_serve.supervisor.workers.engine_client import SEND_AGAIN
+from jan_serve.supervisor.models.tries import RequestTrials
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
-
-
-class RequestTrials:
-    """The requests of one model that run alone, one after the other. All others wait until they got on or ended."""
-
-    def __init__(self) -> None:
-        self.retries_total = 0
-        self.suspects: list[Tries] = []
-        self.changed = asyncio.Event()
-
-
-class Tries:
-    """The tries of one request, in workers that end. `close` must follow."""
-
-    def __init__(self, trials: RequestTrials, retry: int) -> None:
-        """retry: how often it is tried again without having got on; the second time alone. 0: never."""
-        self._trials = trials
-        self._retry = retry
-        self._ends = 0
-        self.is_alone = False
-        """Whether it must run alone. Stays after `close`: a worker that then ended was ended by this request."""
-
-    @property
-    def may_retry(self) -> bool:
-        return self._retry > 0
-
-    async def turn(self) -> None:
-        while self._trials.suspects and self._trials.suspects[0] is not self:
-            await self._trials.changed.wait()
-
-    def again(self, error: EngineFailure) -> None:
-        """Its worker ended. Raises the error for its client if it is not tried again."""
-        self._ends += 1
-        if self._ends > self._retry and self.is_alone:
-            raise EngineCrashed(
-                f"{error.message.removesuffix(SEND_AGAIN)} It ended {self._ends} times while it ran this request, at"
-                " last while it ran nothing else: the request is not tried again."
-            )
-        if self._ends > self._retry:
-            raise error
-        self._trials.retries_total += 1
-        if self._ends > 1 and not self.is_alone:
-            self.is_alone = True
-            self._trials.suspects.append(self)
-
-    def got_on(self) -> None:
-        """It did more than in any worker before: it is not what ended them."""
-        if self._ends:
-            self._ends = 0
-            self.close()
-            self.is_alone = False
-
-    def close(self) -> None:
-        if self.is_alone:
-            self._trials.suspects.remove(self)
-            self._trials.changed.set()
-            self._trials.changed = asyncio.Event()
-
 
 _PROJECTOR_TRIES = 2
 _LOADS: Final = 3

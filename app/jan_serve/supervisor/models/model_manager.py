@@ -23,7 +23,7 @@ from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel, model_status
 from jan_serve.supervisor.models.source_resolver import LoadPreparation, MemoryMeter, Resolved, SourceResolver
-from jan_serve.supervisor.workers.child_process import SpareWorker
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant, Retention, ttl_left_s
-from jan_serve.supervisor.models.model_history import ModelHistory, Tries
+from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
+from jan_serve.supervisor.models.tries import Tries
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 

@@ -14,53 +14,14 @@ import contextlib
 import itertools
 import logging
 import os
-import re
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from jan_serve.errors import public_text
 from jan_serve.ipc.child_pipe import PARENT_VARIABLE
-
-_COUNT: Final = 3
-
-_TRACEBACK: Final = re.compile(r'Traceback \(most recent call last\)|\s+File "')
-_INDENTED: Final = re.compile(r"\s|\^+$|~*\^")
-_REASON: Final = r"""
-      \.(?:c|cc|cpp|cu|cuh|h|hpp|m|mm):\d+:\s      # ggml's aborts: the place, and an assertion or a message
-    | assert(?:ion)?\b.*\bfailed | \bGGML_(?:ASSERT|ABORT)\b
-    | ^abort(?:ed|ing)?\b | \bterminat(?:e\scalled|ing)\b | \bwhat\(\):
-    | \berrors?:\s | \berror\sloading\b | ^Fatal\b
-    | ^(?:\w+(?:\.|::))*\w+(?:Error|Exception)(?::|$)
-    | ^(?:[\w.]+:\s)?cannot\s | \bcannot\sallocate\b | \bno\s(?:such|module)\b
-    | out\sof\smemory | outofmemory | insufficient\smemory | bad_alloc
-    | failed\sto\s(?:re)?alloc | (?:unable\sto|could\snot)\s(?:re)?alloc | \balloc\w*\s.*\bfailed\b
-    | ^(?:free|malloc|realloc|munmap_chunk)\(\):\s | ^(?:double\sfree|corrupted\s) | stack\ssmashing
-"""
-"""Compiled at the first crash: that takes longer than all else here."""
-
-
-def crash_reason(lines: Sequence[str]) -> str:
-    """The last lines that are a reason, joined with " | ", safe to show; "" if there are none."""
-    found = dict.fromkeys(public_text(line) for line in _reasons(lines))
-    return " | ".join(list(found)[-_COUNT:])
-
-
-def _reasons(lines: Sequence[str]) -> Iterator[str]:
-    in_traceback = False
-    for line in lines:
-        if _TRACEBACK.match(line):
-            in_traceback = True
-        elif in_traceback and not _INDENTED.match(line):
-            # A traceback ends with its exception, whose class may have any name.
-            in_traceback = False
-            yield line
-        elif re.search(_REASON, line, re.VERBOSE | re.IGNORECASE) and not line.startswith("#"):
-            yield line
-
 
 _PIPE_LIMIT: Final = 1024 * 1024
 _PIPES: Final = 5
@@ -232,6 +193,8 @@ class StderrTail:
 
     def last_words(self) -> str:
         """The reason of a crash, safe to show; see `crash_reason`."""
+        from jan_serve.supervisor.workers.crash_reason import crash_reason  # only ends need it
+
         return crash_reason(self.lines)
 
 
@@ -253,64 +216,3 @@ class StderrReader:
         await asyncio.wait({self._task}, timeout=_AFTER_EXIT_S)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-
-
-logger = logging.getLogger(__name__)
-
-KEPT_S: Final = 60.0
-"""A spare that no load takes costs memory for nothing."""
-
-
-class SpareWorker:
-    """One process at most, for the first load. Event loop only."""
-
-    def __init__(self, *, kept_s: float = KEPT_S) -> None:
-        self._kept_s = kept_s
-        self._process: ChildProcess | None = None
-        self._environment: Mapping[str, str] = {}
-        self._expiry: asyncio.Task[None] | None = None
-
-    async def start(self, command: Sequence[str], *, huge_pages: bool) -> None:
-        """Returns once it is spawned, or at once if it runs with this setting already; else that one ends. A failure
-        is left to the first load, which spawns its own."""
-        environment = child_environment(os.environ, huge_pages=huge_pages)
-        if self._process is not None:
-            if environment == self._environment:
-                return
-            await self.close()
-        try:
-            process = await ChildProcess.spawn(command, environment)
-        except OSError as error:
-            logger.warning("no worker could be started in advance: %s", error.strerror)
-            return
-        self._process, self._environment = process, environment
-        self._expiry = asyncio.create_task(self._expire(), name="expiry of the spare worker")
-
-    def take(self, environment: Mapping[str, str]) -> ChildProcess | None:
-        """The process, if it runs with this environment. The caller owns it then."""
-        process = self._process
-        if process is None or process.exited.is_set() or environment != self._environment:
-            return None
-        self._process = None
-        if self._expiry is not None:
-            self._expiry.cancel()
-        return process
-
-    async def close(self) -> None:
-        """End it, unless it was taken. Returns once it is reaped."""
-        if self._expiry is not None:
-            if self._process is not None:  # else it was taken, or is being ended just now
-                self._expiry.cancel()
-            await asyncio.gather(self._expiry, return_exceptions=True)
-        await self._end()
-
-    async def _expire(self) -> None:
-        await asyncio.sleep(self._kept_s)
-        await self._end()
-
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            await process.exited.wait()
-            process.close()

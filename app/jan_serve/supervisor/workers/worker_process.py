@@ -36,11 +36,11 @@ from jan_serve.ipc.messages import (
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import (
     ChildProcess,
-    SpareWorker,
     StderrReader,
     StderrTail,
     child_environment,
 )
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
 
 logger = logging.getLogger(__name__)

@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.supervisor.workers.child_process import (
-    MAX_LINE_CHARS,
-    MAX_LINES,
-    StderrTail,
-    crash_reason,
-    sanitise,
-)
+from jan_serve.supervisor.workers.child_process import MAX_LINE_CHARS, MAX_LINES, StderrTail, sanitise
+from jan_serve.supervisor.workers.crash_reason import crash_reason
 from tests.support.tables import table
 
 TEXT = "first line\nzweite Zeile é 模\r\n\nlast without end"

@@ -40,8 +40,8 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers import child_process, worker_process
-from jan_serve.supervisor.workers.child_process import SpareWorker
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerProcess, WorkerState
 from tests.support.engine.fake_client import fake_facts
 from tests.support.exploring import Draws, explore
