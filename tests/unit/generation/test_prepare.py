@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.chat.formats.messages import GPT_OSS
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.events import Finished, TextDelta
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
@@ -89,6 +90,12 @@ async def test_what_is_submitted_for_a_text() -> None:
         (),
     )
     assert found.prompt.parsers is None and found.warnings == ()
+
+
+async def test_control_tokens_of_the_models_format_stay_in_the_text() -> None:
+    client = client_of("<|start|>assistant<|channel|>final<|message|>")
+    found = await preparer_of().prepare(GenerationRequest(prompt=chat("Hi")), client, "")
+    assert found.submitted.visible_specials == GPT_OSS.special_tokens
 
 
 async def test_token_ids_are_used_as_they_are() -> None:
