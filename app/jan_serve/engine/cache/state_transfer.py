@@ -46,7 +46,7 @@ class StateShelf:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def reserve(self, state: int, size: int) -> None:
+    def reserve(self, state: int, size: int) -> _Entry:
         """Reserve `size` bytes for a state to keep or to receive. Raises Overloaded."""
         with self._lock:
             used = sum(entry.size for key, entry in self._entries.items() if key != state)
@@ -55,11 +55,15 @@ class StateShelf:
                     f"There is no room for the cache of this request ({size} bytes): {len(self._entries)} caches for"
                     f" other servers take {used} of {self._limit} bytes."
                 )
-            self._entries[state] = _Entry(size)
+            entry = self._entries[state] = _Entry(size)
+        return entry
 
     def keep(self, state: int, content: SequenceState) -> None:
-        """Hold a state, with bytes reserved, until `drop`."""
-        self._entries[state].kept = content
+        """Hold a state, with bytes reserved, until `drop`. One that was dropped meanwhile is not held."""
+        with self._lock:
+            entry = self._entries.get(state)
+            if entry is not None:
+                entry.kept = content
         self._on_kept()
 
     def take(self, state: int) -> SequenceState:
@@ -92,8 +96,7 @@ class StateShelf:
         if request.total < 1:
             raise InvalidState("The state is empty.")
         if request.offset == 0:
-            self.reserve(request.state, request.total)
-            self._entries[request.state].arriving = bytearray()
+            self.reserve(request.state, request.total).arriving = bytearray()
         entry = self._entries.get(request.state)
         data = None if entry is None else entry.arriving
         if (

@@ -136,6 +136,16 @@ def test_what_was_dropped_cannot_be_read_or_continued() -> None:
     assert len(one) == 0
 
 
+def test_a_state_that_is_dropped_while_it_is_copied_is_not_kept() -> None:
+    one = shelf()
+    one.reserve(7, 500)
+    one.drop(7)
+    one.keep(7, SHELVED)
+    assert len(one) == 0
+    with pytest.raises(InvalidState, match="not kept"):
+        one.read(ReadState(id=1, state=7, offset=0, length=1))
+
+
 def test_more_than_was_announced_is_refused() -> None:
     one = shelf()
     with pytest.raises(InvalidState, match="fit together"):
