@@ -190,6 +190,18 @@ def test_requests_that_wait_for_a_slot_change_nothing() -> None:
     assert bench.step() == ["launch", "text", "text", "send", "synchronise", "sample", "sample"]
 
 
+def test_text_of_a_stream_that_makes_way_does_not_wait_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    sequence = bench.stream()
+    scheduler = bench.engine._scheduler  # pyright: ignore[reportPrivateUsage]
+    pauses = iter([sequence])
+    # What it made way for cannot begin yet: nothing runs, and the step computes nothing.
+    monkeypatch.setattr(scheduler, "next_admission", lambda: None)
+    monkeypatch.setattr(scheduler, "next_pause", lambda: next(pauses, None))
+    assert bench.step() == ["text", "send"]
+    assert len(bench.sent) == sequence.num_generated
+
+
 @pytest.mark.parametrize("work", ["flush", "save", "grow"])
 def test_text_is_sent_before_other_work(work: str) -> None:
     bench = Bench()
