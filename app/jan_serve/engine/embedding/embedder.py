@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import psutil
 
@@ -146,7 +144,13 @@ def make_embedder(
     size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
 
     def create(
-        n_ctx: int, n_batch: int, pooling: str, n_seq_max: int = MAX_SEQUENCES, **types: Any
+        n_ctx: int,
+        n_batch: int,
+        pooling: str,
+        *,
+        n_seq_max: int = MAX_SEQUENCES,
+        type_k: str = "f16",
+        type_v: str = "f16",
     ) -> LlamaContext:
         return LlamaContext(
             model,
@@ -158,19 +162,28 @@ def make_embedder(
             embeddings=True,
             pooling=pooling,
             flash_attn=settings.flash_attn,
-            **types,
+            type_k=type_k,
+            type_v=type_v,
         )
 
     def create_for_pieces(n_ctx: int) -> LlamaContext:
         check_memory(n_ctx - piece_tokens, n_ctx * cell_bytes, psutil.virtual_memory().available)
-        if facts.pooling != "rank":
-            return create(n_ctx, piece_tokens, "none")
-        types = {"type_k": settings.type_k, "type_v": settings.type_v}
-        return create(n_ctx, piece_tokens, "rank", MAX_SEQUENCES + 1, **types)
+        return create(n_ctx, piece_tokens, "none")
+
+    def create_for_scores(n_ctx: int) -> LlamaContext:
+        check_memory(n_ctx, n_ctx * cell_bytes, psutil.virtual_memory().available)
+        return create(
+            n_ctx,
+            piece_tokens,
+            "rank",
+            n_seq_max=MAX_SEQUENCES + 1,
+            type_k=settings.type_k,
+            type_v=settings.type_v,
+        )
 
     inputs: InputPooling = WholeInputs(lambda length: create(length, length, facts.pooling), n_ctx, size)
     if in_pieces and facts.pooling == "rank":
-        inputs = LastTokenScores(create_for_pieces, size, piece_tokens)
+        inputs = LastTokenScores(create_for_scores, size, piece_tokens)
     elif in_pieces:
         inputs = InputsInPieces(create_for_pieces, facts.pooling, size, piece_tokens)
     return Embedder(

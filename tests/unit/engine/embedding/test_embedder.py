@@ -14,6 +14,7 @@ from jan_serve.engine.embedding import embedder
 from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
     DEFAULT_N_CTX_IN_PIECES,
+    PIECE_TOKENS,
     Embedder,
     input_limit,
     make_embedder,
@@ -223,12 +224,12 @@ def test_inputs_are_cut_where_tokens_attend_to_earlier_ones_in_a_cache(
 
 
 @pytest.mark.usefixtures("no_contexts")
-@pytest.mark.parametrize("pooling", ["mean", "rank"])
-def test_a_cache_larger_than_the_free_memory_is_not_created(pooling: str) -> None:
-    """On a device, llama.cpp reports it."""
+@pytest.mark.parametrize(("pooling", "tokens"), [("mean", 40), ("rank", PIECE_TOKENS)])
+def test_a_cache_larger_than_the_free_memory_is_not_created(pooling: str, tokens: int) -> None:
+    """On a device, llama.cpp reports it. tokens: room of the cache, without that of a batch beside an input."""
     settings = EngineSettings(k_elements=1 << 40)
     job = EmbedJob(EmbedRequest(id=1, inputs=()), [[0] * 40])
-    with pytest.raises(InsufficientMemory, match=r"need .* GiB for their KV cache"):
+    with pytest.raises(InsufficientMemory, match=rf"input: {tokens} tokens need .* GiB for their KV cache"):
         embedder_of(settings, pooling=pooling).advance(job, PhaseClock())
     assert context_for(embedder_of(settings, pooling=pooling, n_gpu_layers=1))
 
