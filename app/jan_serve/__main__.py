@@ -17,12 +17,12 @@ def main() -> int:
             from jan_serve.engine.worker import main as worker_main
 
         return worker_main()
-    if sys.argv[1:2] and sys.argv[1] in ("render", "compile", "media", "headers"):
+    if sys.argv[1:2] and (command := sys.argv[1]) in ("render", "compile", "media", "headers"):
         with quick_imports():
-            from jan_serve.helpers.child import helper, serve
+            from jan_serve.helpers.child import helper
 
-            kind, work = helper(sys.argv[1])
-        return serve(kind, work)
+            serve = helper(command)
+        return serve()
     try:
         from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
     except KeyboardInterrupt:

@@ -13,8 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -37,18 +36,25 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-_WORK: Final = {
-    "render": (RENDERING, "chat.template", "rendered_chat"),
-    "compile": (COMPILING, "helpers.work.compiling", "compiled"),
-    "media": (DECODING, "helpers.work.media", "decoded"),
-    "headers": (HEADERS, "helpers.work.headers", "facts"),
-}
+def helper(command: Literal["render", "compile", "media", "headers"]) -> Callable[[], int]:
+    """Serves requests of the kind that a hidden subcommand names. Imports what this kind needs, and no more."""
+    match command:
+        case "render":
+            from jan_serve.chat.template import rendered_chat
 
+            return lambda: serve(RENDERING, rendered_chat)
+        case "compile":
+            from jan_serve.helpers.work.compiling import compiled
 
-def helper(command: str) -> tuple[HelperKind[Any, Any], Callable[[Any], Any]]:
-    """What `serve` takes for a hidden subcommand."""
-    kind, module, name = _WORK[command]
-    return kind, getattr(import_module(f"jan_serve.{module}"), name)
+            return lambda: serve(COMPILING, compiled)
+        case "media":
+            from jan_serve.helpers.work.media import decoded
+
+            return lambda: serve(DECODING, decoded)
+        case "headers":
+            from jan_serve.helpers.work.headers import facts
+
+            return lambda: serve(HEADERS, facts)
 
 
 def serve(kind: HelperKind[Q, A], work: Callable[[Q], A]) -> int:
