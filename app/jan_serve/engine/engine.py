@@ -20,20 +20,18 @@ from jan_serve.engine.llama.context import (
     DECODE_ABORTED,
     DECODE_NO_CELLS,
     DECODE_OK,
-    DecodeFailure,
     LlamaContext,
 )
 from jan_serve.engine.media_encoder import MediaEncoder, MediaSteps
+from jan_serve.engine.preemption import Preemption
 from jan_serve.engine.scheduling.scheduler import Admission, Scheduler
 from jan_serve.engine.scheduling.step_planner import ALONE_S, BACKGROUND_S, StepPlanner
 from jan_serve.engine.sequence import Draft, PlanItem, Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput, Waits
 from jan_serve.engine.stats import EngineCounters, PhaseClock, StepClock
 from jan_serve.engine.tokens import ends_of_turns
-from jan_serve.errors import EngineFailure, JanServeError
+from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
-
-_TOO_LONG = "the KV cache cannot hold this sequence"
 
 
 class Engine:
@@ -94,7 +92,10 @@ class Engine:
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._draft_model = draft_model
         self._encoder, self._media = encoder, MediaSteps(encoder, context)
-        self._must_wait = self._was_reset = False
+        self._preemption = Preemption(
+            self._memory, self._scheduler, self._drafter, self._media, flush=self.flush, fail=self._fail
+        )
+        self._must_wait = False
         self._phase, self._clock = phase, phase.clock
         self._shelf = shelf
         self._waits = Waits()
@@ -222,7 +223,7 @@ class Engine:
             longer.close()
             raise
         for sequence in reversed(list(self._scheduler.running)):
-            self._preempt(sequence, keeps=True)
+            self._preemption.preempt(sequence, keeps=True)
         self._memory.grow(longer, n_ctx)
         self._drafter.longest = n_ctx
         if draft_model is not None and drafts is not None:
@@ -259,7 +260,7 @@ class Engine:
         chosen = self._scheduler.next_turn(now, ready)
         is_short = not self._batch.can_stop and bool(chosen) and chosen[0].background
         turn = self._planner.plan(chosen, now=now, most_s=BACKGROUND_S if is_short else ALONE_S)
-        plan = self._make_room(
+        plan = self._preemption.make_room(
             self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)
         )
         is_reading = self._memory.states.is_reading and not self._scheduler.running
@@ -296,7 +297,7 @@ class Engine:
                     sampling_s = share * (self._clock() - computed)
                     self._observe_decode(self._batch.size, computed - started + sampling_s, len(plan))
             else:
-                self._recover(plan, code)
+                self._preemption.recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
                     times.fail(prefills=not only_decode)
         if self._output.defers and not (plan and self.can_step):
@@ -324,7 +325,7 @@ class Engine:
                 break
             if (paused := self._scheduler.next_pause()) is None:
                 break
-            self._preempt(paused, keeps=True)
+            self._preemption.preempt(paused, keeps=True)
         if self._is_crowded:
             self._is_crowded = False
             self.flush()
@@ -373,35 +374,6 @@ class Engine:
         if self._shelf is not None and resume is not None:
             self._shelf.drop(resume.state)
 
-    def _make_room(self, plan: list[PlanItem]) -> list[PlanItem]:
-        """Evict, then preempt, until the plan's cells are free. Preempted sequences leave the plan."""
-        while plan and self._memory.cells.free < sum(item.count for item in plan):
-            self.flush()
-            if self._memory.evict_oldest():
-                continue
-            victim = self._scheduler.victim()
-            if victim is None:
-                # The context bounds one sequence; only a different count in llama.cpp leads here.
-                self._fail(plan[0].sequence, EngineFailure(_TOO_LONG))
-                return []
-            self._preempt(victim)
-            plan = [item for item in plan if item.sequence is not victim]
-        return plan
-
-    def _preempt(self, sequence: Sequence, *, keeps: bool = False) -> None:
-        """Free a running sequence's cells, or leave them to the cache. Later it is prefilled again and continues."""
-        self._media.forget(sequence)
-        self._scheduler.running.remove(sequence)
-        self._drafter.forget(sequence)
-        if keeps:
-            self._memory.keep(sequence)
-        else:
-            self._memory.release(sequence.seq_id)
-        sequence.status, sequence.seq_id = SequenceStatus.WAITING, -1
-        sequence.num_computed = sequence.prefill_end = 0
-        sequence.prompt_infos.clear()
-        self._scheduler.waiting.appendleft(sequence)
-
     def _with_drafts(self, plan: list[PlanItem]) -> list[PlanItem]:
         """Fill the rest of the batch and of the free cells with drafts, unless the plan prefills."""
         if not plan or not all(item.is_decode for item in plan):
@@ -423,7 +395,7 @@ class Engine:
         for group, batch in self._media.batches(items):
             code = self._batch.decode(group, batch)
             if code != DECODE_OK:
-                self._recover(group, code)
+                self._preemption.recover(group, code)
                 return False
             for item in group:
                 item.sequence.num_computed += item.count
@@ -445,37 +417,6 @@ class Engine:
             self._unobserved = rows, seconds
         else:
             self._planner.observe(rows, 0, seconds)
-
-    def _recover(self, plan: list[PlanItem], code: int) -> None:
-        """Handle a failed decode: the plan's sequences stay as they were, begin again, or one of them fails. Raises
-        DecodeFailure for the second fatal one."""
-        if code == DECODE_NO_CELLS:
-            # Our count has room, so the cells are fragmented: evict the oldest cached sequence.
-            victim = self._scheduler.victim()
-            if self._memory.evict_oldest():
-                pass
-            elif victim is not None:
-                self._preempt(victim)
-            else:
-                self._fail(plan[0].sequence, EngineFailure(_TOO_LONG))
-        if code == DECODE_ABORTED:
-            for item in plan:
-                self._memory.rewind(item.sequence)
-        if code in (DECODE_NO_CELLS, DECODE_ABORTED):
-            # The sliding windows of some sequences lost cells to the later tokens of the batch.
-            for sequence in reversed([item.sequence for item in plan]):
-                is_running = sequence.status is SequenceStatus.RUNNING
-                if is_running and not self._memory.has_window(sequence):
-                    self._preempt(sequence)
-            return
-        # Only once in a worker's life: a batch that always fails would be computed again and again.
-        if self._was_reset:
-            raise DecodeFailure(f"llama_decode failed with code {code}")
-        self._was_reset = True
-        # The memory is undefined: everything is computed again.
-        for sequence in reversed(list(self._scheduler.running)):
-            self._preempt(sequence)
-        self._memory.reset()
 
     def _commit(self, plan: list[PlanItem], indices: list[int]) -> None:
         for item in plan:
