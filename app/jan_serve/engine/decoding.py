@@ -88,8 +88,10 @@ class InterruptibleDecode:
         makes_way: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> int:
-        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code. makes_way:
-        `make_way` stops it, too."""
+        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code.
+
+        makes_way: `make_way` stops it, too.
+        """
         with self._lock:
             context.abort_flag.clear()
             self._running, self._makes_way = (request_ids, context), makes_way

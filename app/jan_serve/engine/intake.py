@@ -75,8 +75,10 @@ class Intake:
         early: EarlyTables | None = None,
         tokenizer: TextTokenizer | None = None,
     ) -> None:
-        """n_ctx: max tokens of a sequence, unless it grows. mark: see Adapters.mark. early: see TokenTables. media:
-        None if the model only reads text."""
+        """n_ctx: max tokens of a sequence, unless it grows. mark: see Adapters.mark. early: see TokenTables.
+
+        media: None if the model only reads text.
+        """
         self._media = media or MediaLayout(None)
         self._vocab = vocab
         self.tokenizer = tokenizer or TextTokenizer(vocab)

@@ -44,8 +44,10 @@ _MOST_IN_A_ROW: Final = 4
 
 
 class MediaEncoder:
-    """Jobs in the order in which they were asked for. Any thread; no method but `run` blocks for an encoding. owner:
-    any number that is one asker's, such as the id of a sequence."""
+    """Jobs in the order in which they were asked for. Any thread; no method but `run` blocks for an encoding.
+
+    owner: any number that is one asker's, such as the id of a sequence.
+    """
 
     def __init__(self, open_piece: OpenPiece, limit_bytes: int, on_done: Callable[[], None]) -> None:
         """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block."""

@@ -34,7 +34,8 @@ class MediaChunk(msgspec.Struct, frozen=True, eq=False):
 
     start, end: indices of its cells in the prompt. position: of its start; next_position: of the token after it.
     positions: of its cells; a row for each component. key: identifies its embeddings. piece, number: its part of what.
-    is_whole: all its cells must be in one batch, since they attend to each other."""
+    is_whole: all its cells must be in one batch, since they attend to each other.
+    """
 
     start: int
     end: int
@@ -160,8 +161,10 @@ class MediaLayout:
         return [list(part) if isinstance(part, tuple) else (piece, part) for part in layout]
 
     def assemble(self, parts: Iterable[PromptPart], salt: str = "") -> tuple[Tokens, PromptMedia]:
-        """The ids of a whole prompt with placeholders, and its chunks. salt: embeddings are shared among prompts with
-        the same salt only."""
+        """The ids of a whole prompt with placeholders, and its chunks.
+
+        salt: embeddings are shared among prompts with the same salt only.
+        """
         ids: list[Tokens] = []
         chunks: list[MediaChunk] = []
         length = position = 0

@@ -285,9 +285,11 @@ class Sampler:
         return tokens
 
     def _penalise(self, token: int) -> None:
-        """Count a token for the penalties and the watermark. The `warped` pipeline counts every token. Otherwise
-        markers of a chat format, which repeat by nature, do not count: a penalised model could not call a tool right
-        after an example of a call."""
+        """Count a token for the penalties and the watermark.
+
+        The `warped` pipeline counts every token. Otherwise markers of a chat format, which repeat by nature, do not
+        count: a penalised model could not call a tool right after an example of a call.
+        """
         self._last = token
         if self._warped is not None:
             self._warped.observe(token)
@@ -354,8 +356,10 @@ def _check_finite(logits: Floats) -> int:
 def score(
     logits: Floats, token: int, count: int, vocab: Vocab, *, ties: bool = False
 ) -> tuple[float, tuple[TokenLogprob, ...]]:
-    """Log-probability of `token` and the `count` most likely tokens, best first. ties: include tokens as likely as the
-    last of them (at most 64), and leave out impossible ones."""
+    """Log-probability of `token` and the `count` most likely tokens, best first.
+
+    ties: include tokens as likely as the last of them (at most 64), and leave out impossible ones.
+    """
     highest = float(logits.max())
     log_total = highest + float(np.log(np.exp(logits - highest, dtype=np.float32).sum(dtype=np.float64)))
     chosen = float(logits[token]) - log_total

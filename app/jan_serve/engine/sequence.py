@@ -44,8 +44,10 @@ class SequenceText:
         at_token_end: bool = False,
         free_tokens: int = 0,
     ) -> None:
-        """at_token_end: see StopConditions.stop_at_token_end; no text is held back then. free_tokens: number of first
-        tokens that are not searched for stop strings."""
+        """at_token_end: see StopConditions.stop_at_token_end; no text is held back then.
+
+        free_tokens: number of first tokens that are not searched for stop strings.
+        """
         self._decoder = Utf8Decoder()
         self._matcher = StopMatcher(() if at_token_end else stops)
         self._token_ends = TokenEndMatcher(stops) if at_token_end else None
@@ -80,8 +82,10 @@ class SequenceText:
         return Emission(released, self._release(self._idle_at(self._seen)), stop)
 
     def finish(self, *, cut_off: bool = False) -> Emission:
-        """Release the text held back, in which a stop string may still complete. cut_off: a limit ended the sequence,
-        perhaps inside a character, which is left out; its tokens are not."""
+        """Release the text held back, in which a stop string may still complete.
+
+        cut_off: a limit ended the sequence, perhaps inside a character, which is left out; its tokens are not.
+        """
         tail = self._decoder.finish(cut_off=cut_off)
         self._seen += len(tail)
         released, match = self._matcher.feed(tail) if tail else ("", None)
@@ -121,8 +125,11 @@ class SequenceStatus(enum.Enum):
 
 
 class RequestState(msgspec.Struct, eq=False):
-    """State shared by the sequences of one request. Times are of a monotonic clock, in seconds. others_ns: see Waits.
-    visible_specials: ids of control tokens whose text stays in the output."""
+    """State shared by the sequences of one request. Times are of a monotonic clock, in seconds.
+
+    others_ns: see Waits.
+    visible_specials: ids of control tokens whose text stays in the output.
+    """
 
     request: EngineRequest
     prompt_length: int
@@ -154,18 +161,22 @@ class RequestState(msgspec.Struct, eq=False):
 class Sequence(msgspec.Struct, eq=False):
     """One completion.
 
-    tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`. num_cached: how
-    many of them came from the prefix cache at the last admission; cached_in: from which of its tiers. prefill_end:
-    number of tokens at the last admission; computing them is its prefill. guide: the sampler's guide, which counts
-    reasoning tokens. repetition: finds the end of a text that repeats itself. escapes: how often it may still be kept
-    from that. max_new: max tokens to generate, bounded by the context and the server's ceiling. fills_context: by the
-    context. checkpoints: numbers of tokens at which the prefill saves its state, in ascending order. fork: number of
-    tokens at which the prefill stops once, for the other choices of its request; 0: no stop. passed: how often a later
-    sequence with a cached prefix was admitted first. num_drafted: cells after its own that hold a draft. resumed:
-    another server's state of it, until that is restored. media: the images and sound of its prompt, whose cells have
-    placeholders among `tokens`. mark: separates its prefix from those under other LoRA adapters or salts; None without
-    either. unsent: tokens whose text was not sent yet, each with the random numbers used up to it. sent_before:
-    characters of its next text that an earlier worker sent."""
+    tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
+    num_cached: how many of them came from the prefix cache at the last admission; cached_in: from which of its tiers.
+    prefill_end: number of tokens at the last admission; computing them is its prefill.
+    guide: the sampler's guide, which counts reasoning tokens.
+    repetition: finds the end of a text that repeats itself. escapes: how often it may still be kept from that.
+    max_new: max tokens to generate, bounded by the context and the server's ceiling. fills_context: by the context.
+    checkpoints: numbers of tokens at which the prefill saves its state, in ascending order.
+    fork: number of tokens at which the prefill stops once, for the other choices of its request; 0: no stop.
+    passed: how often a later sequence with a cached prefix was admitted first.
+    num_drafted: cells after its own that hold a draft.
+    resumed: another server's state of it, until that is restored.
+    media: the images and sound of its prompt, whose cells have placeholders among `tokens`.
+    mark: separates its prefix from those under other LoRA adapters or salts; None without either.
+    unsent: tokens whose text was not sent yet, each with the random numbers used up to it.
+    sent_before: characters of its next text that an earlier worker sent.
+    """
 
     state: RequestState
     index: int
@@ -256,7 +267,9 @@ class Sequence(msgspec.Struct, eq=False):
 
 class Draft(msgspec.Struct, frozen=True):
     """Tokens to compute after the newest one. The first `guessed` are expected, the others only fill the step.
-    match_length: of the look-up; None: the draft model guessed."""
+
+    match_length: of the look-up; None: the draft model guessed.
+    """
 
     tokens: Tokens
     guessed: int
@@ -264,8 +277,10 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class PlanItem(msgspec.Struct, frozen=True):
-    """`count` tokens of a sequence, from its first uncomputed one, for the next batch. draft: to compute after them.
-    Only after a single newest token."""
+    """`count` tokens of a sequence, from its first uncomputed one, for the next batch.
+
+    draft: to compute after them. Only after a single newest token.
+    """
 
     sequence: Sequence
     count: int

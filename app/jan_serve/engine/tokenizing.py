@@ -46,8 +46,10 @@ _TRIES: Final = 64
 
 
 class TextCuts:
-    """Cuts for one vocabulary. Immutable; takes some tenths of a second to make for a large one. longest: most bytes of
-    a text that one token stands for; None: any number."""
+    """Cuts for one vocabulary. Immutable; takes some tenths of a second to make for a large one.
+
+    longest: most bytes of a text that one token stands for; None: any number.
+    """
 
     def __init__(self, vocab: Vocab) -> None:
         kind = int(lib.llama_vocab_type(vocab.pointer))
@@ -209,9 +211,11 @@ class TextTokenizer:
         room: int | None = None,
         param: str = "prompt",
     ) -> Work[list[int]]:
-        """Ids exactly as `Vocab.tokenize` gives them. room: a long text with more tokens is not read to its end. param:
-        field name in errors. Raises MoreTokens for a text that was not read to its end, InvalidRequest for a stretch
-        that is too long."""
+        """Ids exactly as `Vocab.tokenize` gives them. room: a long text with more tokens is not read to its end.
+
+        param: field name in errors. Raises MoreTokens for a text that was not read to its end, InvalidRequest for a
+        stretch that is too long.
+        """
         data = text.encode("utf-8")
         yield from self._wait_for_turn(len(data))
         if len(data) <= PART_BYTES:

@@ -378,8 +378,10 @@ def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:
 
 
 def probe(peers: Sequence[str] = ()) -> None:
-    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`. peers: HOST:PORT of
-    machines that lend devices."""
+    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`.
+
+    peers: HOST:PORT of machines that lend devices.
+    """
     backend.start()
     missing = connect_peers(peers)
     facts = {

@@ -86,9 +86,11 @@ def reply_to(
     max_bytes: int | None = None,
     is_short: Callable[[], bool] = lambda: False,
 ) -> tuple[bytes, bool]:
-    """The encoded reply to a request, and whether it is the last. max_bytes: most memory in use for the process to take
-    another request; None: without a limit. is_short: whether the machine has less memory than a request may use; asked
-    when one got none."""
+    """The encoded reply to a request, and whether it is the last.
+
+    max_bytes: most memory in use for the process to take another request; None: without a limit. is_short: whether the
+    machine has less memory than a request may use; asked when one got none.
+    """
     try:
         reply = _answered(kind, work, body, is_short)
         if max_bytes is not None and _memory_bytes() > max_bytes:

@@ -46,7 +46,9 @@ A = TypeVar("A")
 
 class Reply(msgspec.Struct, Generic[A], frozen=True, kw_only=True, omit_defaults=True):
     """A result; or code and payload of an error of the `errors` tree; or beyond_limits: too large to be done or sent.
-    last: the process takes no request after it."""
+
+    last: the process takes no request after it.
+    """
 
     result: A | None = None
     code: str | None = None
@@ -60,8 +62,10 @@ class HelperKind(Generic[Q, A]):
     """One kind of helper process. command: hidden subcommand of jan-serve. name: of a process, in messages.
 
     too_much: the error for a request beyond the limits. codec: JSON where a message may have integers of any size.
+
     cpu_limit_s, memory_limit_bytes: what a process allows itself for one request (`child.serve`). wall_limit_s: the
-    clock's limit, for busy machines and for platforms without those. wait_limit_s: for a free process."""
+    clock's limit, for busy machines and for platforms without those. wait_limit_s: for a free process.
+    """
 
     command: str
     name: str

@@ -38,21 +38,27 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker loads its model and paces its steps. None: decided from the model and the machine.
 
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
-    n_batch: max tokens of a step. cache_sequences: finished sequences kept as prefix cache. draft_path: a GGUF of the
-    same vocabulary, as draft model. projector: a GGUF (mmproj) through which the model sees or hears.
-    projector_required: without it the load fails; else the model is served for text only. prompt_lookup: drafts from
-    earlier text: if they pay off (auto), always (on), or never. mtp: drafts with the model's own head for further
-    tokens, if it has one: the same. unused_heads: why heads that the model has do not draft; "" if they do, or it has
-    none. cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir:
-    folder of their files and of the vocabulary's tokens; None: no files. cache_ram_most: upper limit of
-    cache_ram_bytes. state_bytes: memory for states in transfer from or to other servers. context_bytes: max size of the
-    KV cache if n_ctx is None; None: a share of the free memory. parts: sizes from the GGUF header; placement: what the
-    user decides of the devices they go to. rpc: HOST:PORT of other machines that lend devices. n_ctx_train, k_elements,
-    v_elements: from the header; the trained length, and the elements of one token in the KV cache over all blocks.
-    stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.cell_allocator. share_prefill,
-    prefer_cached: see engine.scheduling.scheduler. jump_forward: forced text is not sampled. max_tokens_ceiling: max
-    tokens of any completion; 0: only the context limits it. deterministic: answers do not depend on other requests, on
-    a CPU, with weights of any type."""
+    n_batch: max tokens of a step.
+    cache_sequences: finished sequences kept as prefix cache.
+    draft_path: a GGUF of the same vocabulary, as draft model.
+    projector: a GGUF (mmproj) through which the model sees or hears. projector_required: without it the load fails;
+    else the model is served for text only.
+    prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
+    mtp: drafts with the model's own head for further tokens, if it has one: the same. unused_heads: why heads that the
+    model has do not draft; "" if they do, or it has none.
+    cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
+    their files and of the vocabulary's tokens; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
+    state_bytes: memory for states in transfer from or to other servers.
+    context_bytes: max size of the KV cache if n_ctx is None; None: a share of the free memory.
+    parts: sizes from the GGUF header; placement: what the user decides of the devices they go to.
+    rpc: HOST:PORT of other machines that lend devices.
+    n_ctx_train, k_elements, v_elements: from the header; the trained length, and the elements of one token in the KV
+    cache over all blocks.
+    stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.cell_allocator.
+    share_prefill, prefer_cached: see engine.scheduling.scheduler. jump_forward: forced text is not sampled.
+    max_tokens_ceiling: max tokens of any completion; 0: only the context limits it.
+    deterministic: answers do not depend on other requests, on a CPU, with weights of any type.
+    """
 
     n_ctx: int | None = None
     grow_context: bool = False
@@ -114,9 +120,12 @@ class ResumeState(msgspec.Struct, frozen=True):
 
 
 class WrittenChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier worker sent of one choice. tokens: their ids; without them the choice is sampled again, and the
-    text that was sent is left out. characters: of the text. draws: random numbers that its sampler used for `tokens`.
-    sum_logprob: of `tokens`. finished: the choice has ended; num_tokens: how many tokens it has."""
+    """What an earlier worker sent of one choice.
+
+    tokens: their ids; without them the choice is sampled again, and the text that was sent is left out. characters: of
+    the text. draws: random numbers that its sampler used for `tokens`. sum_logprob: of `tokens`. finished: the choice
+    has ended; num_tokens: how many tokens it has.
+    """
 
     tokens: tuple[int, ...] = ()
     num_tokens: int = 0
@@ -127,8 +136,10 @@ class WrittenChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier worker sent of an answer. Choices that have not ended go on after their last token. waited_s:
-    from the request to the first token, or until now. decoded_s: since the first token."""
+    """What an earlier worker sent of an answer. Choices that have not ended go on after their last token.
+
+    waited_s: from the request to the first token, or until now. decoded_s: since the first token.
+    """
 
     choices: tuple[WrittenChoice, ...]
     waited_s: float = 0.0
@@ -139,16 +150,20 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
     prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used unchanged, and
-    images are placed with the marks that the model knows. add_special: add BOS/EOS as the GGUF says; a BOS in the text
-    is not doubled. prompt_param: field name in errors about the prompt. guide: in place of `grammar`, to constrain
-    parts of the answer. visible_specials: control tokens, by their text, that stay in the text despite
-    skip_special_tokens. adapters: LoRA adapters to apply, each once, in order. keep_state: keep the state of the only
-    sequence under the request's id (StateKept) until DropState. resume: continue from a state of StoreState; the prompt
-    must be that state's. reports_progress: RequestProgressed after each step of the prompt, and with each piece of
-    text. vocabulary_entries: returned tokens include their vocabulary entries. cache_salt: prefixes are shared, in
-    memory and on disk, only among requests with the same salt. client: whose request it is, here and below; see
-    core.caller. background: it is computed while no other request can be. written: go on with an answer that another
-    worker began."""
+    images are placed with the marks that the model knows.
+    add_special: add BOS/EOS as the GGUF says; a BOS in the text is not doubled.
+    prompt_param: field name in errors about the prompt. guide: in place of `grammar`, to constrain parts of the answer.
+    visible_specials: control tokens, by their text, that stay in the text despite skip_special_tokens.
+    adapters: LoRA adapters to apply, each once, in order.
+    keep_state: keep the state of the only sequence under the request's id (StateKept) until DropState.
+    resume: continue from a state of StoreState; the prompt must be that state's.
+    reports_progress: RequestProgressed after each step of the prompt, and with each piece of text.
+    vocabulary_entries: returned tokens include their vocabulary entries.
+    cache_salt: prefixes are shared, in memory and on disk, only among requests with the same salt.
+    client: whose request it is, here and below; see core.caller.
+    background: it is computed while no other request can be.
+    written: go on with an answer that another worker began.
+    """
 
     id: int
     prompt: tuple[PromptPiece, ...]
@@ -202,8 +217,10 @@ class CountRequest(Query[Counted], frozen=True, kw_only=True, tag="count"):
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """A part of the answer, small enough that writing it holds nobody up; the client puts the parts together. pieces:
-    the bytes of each token, on request."""
+    """A part of the answer, small enough that writing it holds nobody up; the client puts the parts together.
+
+    pieces: the bytes of each token, on request.
+    """
 
     id: int
     tokens: list[int]
@@ -353,8 +370,10 @@ class PromptScored(PromptTokens, frozen=True, kw_only=True, tag="prompt_scored")
 
 
 class Chunk(TextDelta, frozen=True, kw_only=True, tag="chunk"):
-    """More text of sequence `index`. ids: all tokens since the last chunk, or those of `tokens`. draws: random numbers
-    used up to the last one of them."""
+    """More text of sequence `index`.
+
+    ids: all tokens since the last chunk, or those of `tokens`. draws: random numbers used up to the last one of them.
+    """
 
     id: int
     ids: tuple[int, ...] = ()
@@ -413,8 +432,12 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
-    """The engine thread has been in `phase` for `phase_s` seconds; while it is idle, the intake thread. phase_id: the
-    request it works for, if known. A phase other than idle whose `phase_s` keeps growing is a stall."""
+    """The engine thread has been in `phase` for `phase_s` seconds; while it is idle, the intake thread.
+
+    phase_id: the request it works for, if known.
+
+    A phase other than idle whose `phase_s` keeps growing is a stall.
+    """
 
     nonce: int
     phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "tokenize", "other"]

@@ -12,8 +12,10 @@ A = TypeVar("A")
 
 
 class Query(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
-    """A request that is answered by an A, or by Failed. id: 0 lets the client of the worker choose it. client: whose
-    request it is; see core.caller. background: it is computed while no other request can be."""
+    """A request that is answered by an A, or by Failed. id: 0 lets the client of the worker choose it.
+
+    client: whose request it is; see core.caller. background: it is computed while no other request can be.
+    """
 
     id: int = 0
     client: str = ""
@@ -43,7 +45,10 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
 
 
 class EmbedRequest(Query[Embedded], frozen=True, kw_only=True, tag="embed"):
-    """Embed each input. normalize: L2, over the last axis. parse_special: parse special tokens in texts."""
+    """Embed each input. normalize: L2, over the last axis.
+
+    parse_special: parse special tokens in texts.
+    """
 
     inputs: tuple[str | tuple[int, ...], ...]
     normalize: bool = True
@@ -52,9 +57,12 @@ class EmbedRequest(Query[Embedded], frozen=True, kw_only=True, tag="embed"):
 
 
 class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one question. log_masses: by option, the logarithm of the probability that the model writes it, and
-    no longer option that begins with it; -inf for none. tokenisations: how many ways to write an option were added up.
-    is_exact: whether all were; otherwise log_masses are those of the vocabulary's own tokenisation."""
+    """The answer to one question.
+
+    log_masses: by option, the logarithm of the probability that the model writes it, and no longer option that begins
+    with it; -inf for none. tokenisations: how many ways to write an option were added up. is_exact: whether all were;
+    otherwise log_masses are those of the vocabulary's own tokenisation.
+    """
 
     log_masses: tuple[float, ...]
     tokenisations: tuple[int, ...]
@@ -77,8 +85,10 @@ class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OptionsWeighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed"):
-    """Answers in the order of the questions. prompt_tokens: of all prompts, the shared prefix once. cached_tokens: how
-    many of them were cached."""
+    """Answers in the order of the questions. prompt_tokens: of all prompts, the shared prefix once.
+
+    cached_tokens: how many of them were cached.
+    """
 
     id: int
     answers: tuple[OptionWeights, ...]
@@ -92,7 +102,8 @@ class RankRequest(Query[Embedded | OptionsWeighed], frozen=True, kw_only=True, t
 
     template: the text of a pair with {query} and {document}, whose special tokens are parsed; None: the separators of
     the vocabulary. labels: for models without a scoring head. max_document_tokens: documents are cut to these.
-    truncate: documents are cut to what fits the context, instead of refused."""
+    truncate: documents are cut to what fits the context, instead of refused.
+    """
 
     query: str
     documents: tuple[str, ...]

@@ -34,8 +34,11 @@ class CellAllocator:
         idle_cells: int = IDLE_CELLS,
         on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
-        """n_sequences: running and finished. states: the tiers below, if any. idle_cells: max exclusive cells of
-        finished sequences beside running ones, if there are tiers. on_fetched: see StateRestorer."""
+        """n_sequences: running and finished. states: the tiers below, if any.
+
+        idle_cells: max exclusive cells of finished sequences beside running ones, if there are tiers.
+        on_fetched: see StateRestorer.
+        """
         self.cells = CellCounter(min(n_ctx, context.n_ctx))
         self.cache = PrefixCache(whole_only=context.model.is_recurrent)
         self.states = StateRestorer(states or StateCache(0), context, self.cells, self.cache, on_fetched)

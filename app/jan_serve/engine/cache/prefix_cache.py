@@ -119,8 +119,10 @@ class CellCounter:
 
 
 class CachedSequence(msgspec.Struct, eq=False):
-    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer. surplus: cells
-    minus positions of its images."""
+    """A finished sequence. used: logical time of the last use. prompt_length: tokens before its answer.
+
+    surplus: cells minus positions of its images.
+    """
 
     seq_id: int
     tokens: Tokens
@@ -162,9 +164,11 @@ class PrefixCache:
         cut: Callable[[int], int] = lambda length: length,
         is_usable: Callable[[int, int], bool] = lambda _seq_id, _length: True,
     ) -> PrefixMatch | None:
-        """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens. At
-        least one token of the prompt is left to compute, for its logits. cut: shortens a length to a usable one.
-        is_usable: whether the memory can share so many tokens of a sequence."""
+        """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens.
+
+        At least one token of the prompt is left to compute, for its logits. cut: shortens a length to a usable one.
+        is_usable: whether the memory can share so many tokens of a sequence.
+        """
         best: PrefixMatch | None = None
         limit = len(prompt) - 1
         candidates = [(entry.seq_id, entry.tokens) for entry in self._entries.values()]

@@ -100,8 +100,10 @@ class StateCache:
                 self._write(oldest)
 
     def match(self, prompt: Tokens, cut: Callable[[int], int] = lambda length: length) -> StateMatch | None:
-        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute. cut:
-        shortens a length to a usable one."""
+        """The state with the longest usable prefix of `prompt`. Leaves at least one token of it to compute.
+
+        cut: shortens a length to a usable one.
+        """
         best: StateMatch | None = None
         for index in (self._states,) if self._files is None else (self._states, self._files.index):
             if self._whole_only:

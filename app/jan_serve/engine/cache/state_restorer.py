@@ -153,7 +153,9 @@ class StateRestorer:
 
     def restore(self, sequence: Sequence, num_cached: int, make_room: Callable[[int], bool]) -> int:
         """Restore a fetched state into the empty sequence. Returns its number of tokens; 0 if nothing was restored.
-        num_cached: tokens that the KV cache can share instead. make_room: evicts until that many cells are free."""
+
+        num_cached: tokens that the KV cache can share instead. make_room: evicts until that many cells are free.
+        """
         fetch = self._fetches.pop(id(sequence), None)
         self._look_ups.pop(id(sequence), None)
         try:

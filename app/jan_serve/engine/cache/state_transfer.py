@@ -136,7 +136,9 @@ TransferRequest = ReadState | StoreState | DropState
 
 class StateTransfer:
     """Owns the shelf. Computes the digest of the weights, which takes seconds for large models, on first use.
-    rope_factors: those of the loaded model's context. Must be set before `run`."""
+
+    rope_factors: those of the loaded model's context. Must be set before `run`.
+    """
 
     def __init__(self, load: LoadModel, send: Callable[[StatePart | StateStored | Failed], None]) -> None:
         self.rope_factors = ""

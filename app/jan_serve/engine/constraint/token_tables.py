@@ -24,8 +24,10 @@ from jan_serve.engine.llama.vocab import Vocab
 
 
 class TokenSearch:
-    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens. joined:
-    all pieces, one after the other. ends: where each of them ends in it."""
+    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens.
+
+    joined: all pieces, one after the other. ends: where each of them ends in it.
+    """
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.joined = b"".join(pieces)

@@ -26,7 +26,9 @@ _MIN_CHANCE = 0.001
 
 class DraftCandidate(msgspec.Struct, frozen=True):
     """A possible draft of up to `limit` tokens. share: probability of each token if those before it are accepted.
-    token_s: seconds to draft one token."""
+
+    token_s: seconds to draft one token.
+    """
 
     share: float
     limit: int
@@ -64,8 +66,10 @@ def draft_lengths(
     change_s: float = 0.0,
 ) -> list[int]:
     """Tokens to take of each candidate beside the step's `num_tokens`, at most `max_tokens` in all; 0 if none pays off.
+
     candidates: one for each stream of the step. seconds: of a step by its rows. noise: how uncertain they are, as a
-    share. change_s: how much longer the steps after one with drafts take."""
+    share. change_s: how much longer the steps after one with drafts take.
+    """
     # Of each stream: the tokens that it may expect, and the probability of one more, which counts only if all before it
     # are accepted. So the gains of a stream fall along its draft.
     expected = [1.0] * len(candidates)
@@ -116,8 +120,10 @@ class DraftTrials:
     def lengths(
         self, chosen: list[int], candidates: Sequence[DraftCandidate], room: int, least_tokens: float = 0.0
     ) -> list[int]:
-        """The lengths to take instead of those chosen by the costs. least_tokens: what a draft must promise to be
-        tried."""
+        """The lengths to take instead of those chosen by the costs.
+
+        least_tokens: what a draft must promise to be tried.
+        """
         if any(chosen):
             self._interval, self._without = _FIRST_STEPS, 0
             return chosen

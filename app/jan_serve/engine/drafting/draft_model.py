@@ -59,8 +59,10 @@ class DraftModel:
         n_tokens: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids. n_tokens: of
-        the large model's vocabulary, which may be the smaller one."""
+        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids.
+
+        n_tokens: of the large model's vocabulary, which may be the smaller one.
+        """
         self._context = context
         self._n_tokens = n_tokens
         self._batch = Batch(min(context.n_batch, _MAX_PREFILL))

@@ -111,9 +111,11 @@ _NO_CHOICE = _Choice(_NOTHING, None)
 
 
 class Drafter:
-    """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected. costs: of
-    steps, as the engine learns them. mode: of look-ups; model_mode: of the model. "on" of either drafts in every step,
-    from whichever promises more. longest: max tokens of a sequence. max_draft: of a draft."""
+    """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected.
+
+    costs: of steps, as the engine learns them. mode: of look-ups; model_mode: of the model. "on" of either drafts in
+    every step, from whichever promises more. longest: max tokens of a sequence. max_draft: of a draft.
+    """
 
     def __init__(
         self,
@@ -147,8 +149,11 @@ class Drafter:
     def drafts(
         self, sequences: SequenceOf[Sequence | None], num_tokens: int, room: int
     ) -> list[Draft | None]:
-        """The draft of each sequence, at most `room` tokens in all; None if a draft would not pay off. sequences: None
-        for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft model."""
+        """The draft of each sequence, at most `room` tokens in all; None if a draft would not pay off.
+
+        sequences: None for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft
+        model.
+        """
         no_drafts: list[Draft | None] = [None] * len(sequences)
         if self._mode == "off" and self._model is None:
             return no_drafts

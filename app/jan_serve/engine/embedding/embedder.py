@@ -70,8 +70,10 @@ class Embedder:
         return EmbedJob(request, (yield from self.tokenize(request)))
 
     def advance(self, job: EmbedJob, phase: PhaseClock, *, room: int | None = None) -> Embedded | None:
-        """Compute the next batch of a job; blocks. Returns the answer after the last one, otherwise None. room: max
-        tokens if inputs may be cut; None: piece_tokens. Raises EngineFailure, InsufficientMemory."""
+        """Compute the next batch of a job; blocks. Returns the answer after the last one, otherwise None.
+
+        room: max tokens if inputs may be cut; None: piece_tokens. Raises EngineFailure, InsufficientMemory.
+        """
         decode = self._decode.embeds(job.request.id, job.request.adapters, phase)
         self._inputs.advance(job, self.piece_tokens if room is None else room, decode)
         if not job.is_done:

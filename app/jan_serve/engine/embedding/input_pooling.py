@@ -52,8 +52,9 @@ class EmbedJob(msgspec.Struct, eq=False):
 
     rows: tokens of each input. vectors: finished ones, not normalised. num_read: tokens of the first input without a
     vector that the model has read; with a common prefix, of the inputs in the cache after it. total: their outputs so
-    far, for pooling. num_shared: tokens of the common prefix that is read once; None until that is decided. is_open:
-    whether the cache holds what these say, and nothing of other jobs."""
+    far, for pooling. num_shared: tokens of the common prefix that is read once; None until that is decided.
+    is_open: whether the cache holds what these say, and nothing of other jobs.
+    """
 
     request: EmbedRequest
     rows: list[list[int]]
@@ -194,8 +195,10 @@ class LastTokenScores:
         self._size = size
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
-        """Compute the next batch: of the common prefix, of a group of inputs, or of their last tokens. room: max
-        tokens, except of last tokens. Blocks and raises as `WholeInputs.advance`."""
+        """Compute the next batch: of the common prefix, of a group of inputs, or of their last tokens.
+
+        room: max tokens, except of last tokens. Blocks and raises as `WholeInputs.advance`.
+        """
         if job.num_shared is None:
             job.num_shared = shared_prefix(job.rows) if len(job.rows) > 1 else 0
             lengths = [len(row) - job.num_shared for row in job.rows]

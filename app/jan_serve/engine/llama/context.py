@@ -120,8 +120,10 @@ class EmbeddingBatch:
         *,
         is_causal: bool = True,
     ) -> None:
-        """One item for each sequence. rows: (cells, width). positions: (components, cells). is_causal: if not, cells
-        attend to later ones of their sequence too, and `n_ubatch` is the most of them."""
+        """One item for each sequence. rows: (cells, width). positions: (components, cells).
+
+        is_causal: if not, cells attend to later ones of their sequence too, and `n_ubatch` is the most of them.
+        """
         self.is_causal = is_causal
         self.size = sum(len(part) for part in rows)
         embd = np.ascontiguousarray(np.concatenate(rows), np.float32)
@@ -176,7 +178,8 @@ class LlamaContext:
 
         head_of: this context computes the head of that context's model, which predicts further tokens (MTP).
         max_rollback: the most tokens that `truncate` shall drop from a recurrent sequence, of its latest batch without
-        the first one; each sequence has so many states more."""
+        the first one; each sequence has so many states more.
+        """
         self._alike = partial(
             LlamaContext,
             model,

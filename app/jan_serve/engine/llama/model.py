@@ -71,8 +71,9 @@ class LlamaModel:
 
         placement: None: on the CPU. on_progress: gets the loaded fraction and returns whether to continue. use_repack:
         weights may be reordered for the kernels of this CPU (`use_extra_bufts`), into copies that are not mapped.
-        with_heads: also those that predict further tokens, if it has them (`load_mtp`). Raises InvalidModel if
-        llama.cpp rejects the file, SettingsError for an unknown device."""
+        with_heads: also those that predict further tokens, if it has them (`load_mtp`).
+        Raises InvalidModel if llama.cpp rejects the file, SettingsError for an unknown device.
+        """
         params = lib.llama_model_default_params()
         self._placed = placement_params(params, placement or LlamaPlacement())
         params.vocab_only = vocab_only

@@ -87,8 +87,10 @@ def heard_frames(frames: int, rate: int) -> int:
 
 
 class MediaPart(msgspec.Struct, frozen=True, eq=False):
-    """Cells that hold embeddings. number: among the media parts of its piece. num_positions: by how much the position
-    advances. offsets, steps: its cells are at offsets + steps * position."""
+    """Cells that hold embeddings. number: among the media parts of its piece.
+
+    num_positions: by how much the position advances. offsets, steps: its cells are at offsets + steps * position.
+    """
 
     number: int
     num_cells: int

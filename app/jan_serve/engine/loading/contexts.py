@@ -99,8 +99,10 @@ _MAX_CACHE_DISK = 8 * 2**30
 
 
 def make_states(request: LoadModel, context: LlamaContext, longest: int) -> StateCache:
-    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made. longest:
-    tokens that the context may hold."""
+    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made.
+
+    longest: tokens that the context may hold.
+    """
     settings, model = request.settings, context.model
     ram = settings.cache_ram_bytes
     if ram is None:

@@ -67,8 +67,10 @@ _MAX_PASSED = 4
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """A waiting sequence that may run now, and the source of its prefix. num_cached: tokens that need no computation,
-    including those of a saved state."""
+    """A waiting sequence that may run now, and the source of its prefix.
+
+    num_cached: tokens that need no computation, including those of a saved state.
+    """
 
     sequence: Sequence
     prefix: PrefixMatch | None
@@ -216,8 +218,10 @@ class Scheduler:
         return next((other for other in others if other.num_cached >= min_cached), first)
 
     def next_turn(self, now: float, ready: list[Sequence] | None = None) -> list[Sequence]:
-        """The sequences of the next batch: all, or those of one set of LoRA adapters if several run. ready: the running
-        ones that can compute something; None: all."""
+        """The sequences of the next batch: all, or those of one set of LoRA adapters if several run.
+
+        ready: the running ones that can compute something; None: all.
+        """
         ready = self.running if ready is None else ready
         ready = [sequence for sequence in ready if not sequence.background] or ready
         adapters = list(dict.fromkeys(sequence.request.adapters for sequence in ready))
@@ -231,7 +235,9 @@ class Scheduler:
         max_tokens: int, max_prefill: int, streams: Iterable[Sequence], reads: Iterable[tuple[Sequence, int]]
     ) -> list[PlanItem]:
         """The next batch: the new tokens of these streams, then at most so many tokens of each prompt, in this order.
-        max_tokens: of the batch. max_prefill: of all prompts in it."""
+
+        max_tokens: of the batch. max_prefill: of all prompts in it.
+        """
         items: list[PlanItem] = []
         room = max_tokens
         for sequence in streams:
@@ -300,8 +306,10 @@ class Scheduler:
         return max((stop for stop in other.next_stops if stop <= common), default=0)
 
     def _has_room(self, admission: Admission, paused: Sequence | None = None) -> bool:
-        """Whether the cells it needs are free or evictable beyond the needs of running prefills. paused: a running
-        sequence that makes way."""
+        """Whether the cells it needs are free or evictable beyond the needs of running prefills.
+
+        paused: a running sequence that makes way.
+        """
         running = [sequence for sequence in self.running if sequence is not paused]
         prefix, needed = admission.prefix, len(admission.sequence.tokens)
         if prefix is not None and prefix.seq_id not in self._cache:

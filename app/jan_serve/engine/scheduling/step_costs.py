@@ -17,9 +17,11 @@ _COMPARED: Final = 16
 
 
 class SizeChanges:
-    """Compares the first steps of a size with the two after them, if no other step comes between. share: how much
-    longer each of the first steps takes; 0 where steps are not captured. rows: of the latest step; in_a_row: how many
-    steps of that size there were."""
+    """Compares the first steps of a size with the two after them, if no other step comes between.
+
+    share: how much longer each of the first steps takes; 0 where steps are not captured. rows: of the latest step;
+    in_a_row: how many steps of that size there were.
+    """
 
     def __init__(self) -> None:
         self.share = 0.0
@@ -194,9 +196,11 @@ class DecodeCosts:
     def draft_curve(
         self, prefill_token_s: float, num_tokens: int, kept: int = 0, run: float = 0.0
     ) -> Curve | None:
-        """Curve of a step that has `num_tokens` rows without drafts; with drafts it is one after a change. kept: the
-        step is padded to so many rows. From there, the cost of a change to a larger size is shared by the steps of that
-        size that write `run` tokens."""
+        """Curve of a step that has `num_tokens` rows without drafts; with drafts it is one after a change.
+
+        kept: the step is padded to so many rows. From there, the cost of a change to a larger size is shared by the
+        steps of that size that write `run` tokens.
+        """
         line = self.curve(prefill_token_s)
         if line is None or not self._changes.share:
             return line
@@ -248,8 +252,11 @@ _RETRY: Final = 256
 
 
 class StepCosts:
-    """Steps that only decode, a token of those that only prefill, and how much a step saves that does both. decode: of
-    the first kind. `observe` alone adds to it. prefill_token_s: seconds; 0 before the first measurement."""
+    """Steps that only decode, a token of those that only prefill, and how much a step saves that does both.
+
+    decode: of the first kind. `observe` alone adds to it.
+    prefill_token_s: seconds; 0 before the first measurement.
+    """
 
     def __init__(self) -> None:
         self.decode = DecodeCosts(LARGEST_DECODE)

@@ -136,8 +136,10 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class _Cohort(msgspec.Struct, Generic[S], frozen=True):
-    """members: prompts that end together. among: all that they were chosen from. joins: streams that have just begun
-    wait for it, with a token after each pause."""
+    """members: prompts that end together. among: all that they were chosen from.
+
+    joins: streams that have just begun wait for it, with a token after each pause.
+    """
 
     members: list[S]
     among: list[S]
@@ -147,7 +149,9 @@ class _Cohort(msgspec.Struct, Generic[S], frozen=True):
 
 class StepPlanner(Generic[S]):
     """`plan` before each step, `observe` after it. A step reads prompts of one client: clients take turns.
-    pauses_total: of streams while prompts were read. mixed_total: steps that computed both."""
+
+    pauses_total: of streams while prompts were read. mixed_total: steps that computed both.
+    """
 
     def __init__(self, chunk: int, stream_share: float | None = None) -> None:
         """chunk: max tokens of a step. stream_share: share of the time that streams keep beside prompts. None:

@@ -198,7 +198,8 @@ class OptionJob(msgspec.Struct, eq=False):
 
     num_shared: tokens of the prompt that all questions begin with. key: prompts with another one share no prefix.
     num_shared_read: those of them that are in the cache; None before the first batch. num_done: finished questions.
-    num_read: tokens of the current group that are in the cache."""
+    num_read: tokens of the current group that are in the cache.
+    """
 
     request_id: int
     adapters: tuple[AdapterUse, ...]
