@@ -401,7 +401,7 @@ def main(arguments: list[str] | None = None) -> int:
         probe(words[1:])
         return 0
     if words[:1] == ["--rpc-serve"]:
-        from jan_serve.engine.llama.rpc import main as serve_rpc
+        from jan_serve.engine.llama.rpc_serving import main as serve_rpc
 
         return serve_rpc(words[1:])
     channel = take_over_stdio()

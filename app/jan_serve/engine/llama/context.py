@@ -20,9 +20,16 @@ Tokens = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 SequenceBytes = npt.NDArray[np.uint8]
 
-_KV_NAMES = "f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl".split()
-KV_TYPES: dict[str, int] = {  # the bindings lack GGML_TYPE_BF16
-    name: 30 if name == "bf16" else getattr(lib, f"GGML_TYPE_{name.upper()}") for name in _KV_NAMES
+KV_TYPES: dict[str, int] = {
+    "f32": lib.GGML_TYPE_F32,
+    "f16": lib.GGML_TYPE_F16,
+    "bf16": 30,  # GGML_TYPE_BF16, which the bindings lack
+    "q8_0": lib.GGML_TYPE_Q8_0,
+    "q5_1": lib.GGML_TYPE_Q5_1,
+    "q5_0": lib.GGML_TYPE_Q5_0,
+    "q4_1": lib.GGML_TYPE_Q4_1,
+    "q4_0": lib.GGML_TYPE_Q4_0,
+    "iq4_nl": lib.GGML_TYPE_IQ4_NL,
 }
 _FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _TINY = 32  # cells
@@ -239,8 +246,16 @@ class LlamaContext:
     @classmethod
     def tiny(cls, model: LlamaModel, threads: ThreadPool) -> LlamaContext:
         """A context to try a model with: embeds without pooling. Raises as the constructor."""
-        sizes: dict[str, Any] = {"n_ctx": _TINY, "n_batch": _TINY, "n_ubatch": _TINY, "n_seq_max": 1}
-        return cls(model, threads=threads, embeddings=True, pooling="none", **sizes)
+        return cls(
+            model,
+            n_ctx=_TINY,
+            n_batch=_TINY,
+            n_ubatch=_TINY,
+            n_seq_max=1,
+            threads=threads,
+            embeddings=True,
+            pooling="none",
+        )
 
     def resized(self, n_ctx: int, head_of: LlamaContext | None = None) -> LlamaContext:
         """An empty context of other length, which `become` takes. Raises as the constructor."""

@@ -105,20 +105,16 @@ class LlamaModel:
         self.n_embd = int(lib.llama_model_n_embd_out(pointer))
         self.n_embd_inp = int(lib.llama_model_n_embd_inp(pointer))
         self.n_swa = int(lib.llama_model_n_swa(pointer))  # tokens of the sliding window; 0 without one
-        self.n_heads_ahead = int(
-            lib.llama_model_n_layer_nextn(pointer)
-        )  # that predict further tokens, loaded or not
-        self.n_cls_out = int(
-            lib.llama_model_n_cls_out(pointer)
-        )  # outputs of the classifier; for rank pooling only
+        # Heads that predict further tokens, loaded or not.
+        self.n_heads_ahead = int(lib.llama_model_n_layer_nextn(pointer))
+        # Outputs of the classifier; for rank pooling only.
+        self.n_cls_out = int(lib.llama_model_n_cls_out(pointer))
         # Whether tokens have positions in several dimensions, so that cells of an image share one in the first.
         self.has_mrope = int(lib.llama_model_rope_type(pointer)) in _MROPE
-        self.has_encoder = bool(
-            lib.llama_model_has_encoder(pointer)
-        )  # encodes its prompt apart (T5 and others)
-        self.is_diffusion = bool(
-            lib.llama_model_is_diffusion(pointer)
-        )  # denoises many tokens at once (LLaDA, …)
+        # Whether it encodes its prompt apart (T5 and others).
+        self.has_encoder = bool(lib.llama_model_has_encoder(pointer))
+        # Whether it denoises many tokens at once (LLaDA, …).
+        self.is_diffusion = bool(lib.llama_model_is_diffusion(pointer))
         # Whether any layer has a recurrent state, so that sequences cannot be truncated.
         self.is_recurrent = bool(lib.llama_model_is_recurrent(pointer) or lib.llama_model_is_hybrid(pointer))
 

@@ -9,7 +9,21 @@ from typing import Any
 from jan_serve.core.models import SpecialToken
 from jan_serve.engine.llama.bindings import lib
 
-_ROLES = "bos eos eot sep nl pad mask fim_pre fim_suf fim_mid fim_pad fim_rep fim_sep".split()
+_ROLES = {
+    "bos": lib.llama_vocab_bos,
+    "eos": lib.llama_vocab_eos,
+    "eot": lib.llama_vocab_eot,
+    "sep": lib.llama_vocab_sep,
+    "nl": lib.llama_vocab_nl,
+    "pad": lib.llama_vocab_pad,
+    "mask": lib.llama_vocab_mask,
+    "fim_pre": lib.llama_vocab_fim_pre,
+    "fim_suf": lib.llama_vocab_fim_suf,
+    "fim_mid": lib.llama_vocab_fim_mid,
+    "fim_pad": lib.llama_vocab_fim_pad,
+    "fim_rep": lib.llama_vocab_fim_rep,
+    "fim_sep": lib.llama_vocab_fim_sep,
+}
 _APART = b"\x02"  # merges with nothing that precedes or follows it
 _CONTROL, _USER_DEFINED = 1 << 3 | 1 << 0, 1 << 4  # LLAMA_TOKEN_ATTR_CONTROL and _UNKNOWN; _USER_DEFINED
 
@@ -24,8 +38,8 @@ class Vocab:
         self.add_eos = bool(lib.llama_vocab_get_add_eos(pointer))
         self.add_sep = bool(lib.llama_vocab_get_add_sep(pointer))
         self.special: dict[str, SpecialToken] = {}
-        for role in _ROLES:
-            token = int(getattr(lib, f"llama_vocab_{role}")(pointer))
+        for role, getter in _ROLES.items():
+            token = int(getter(pointer))
             if 0 <= token < self.n_tokens:
                 text = self.piece(token, special=True).decode("utf-8", "replace")
                 self.special[role] = SpecialToken(token, text)

@@ -153,8 +153,10 @@ class OptionTree:
 
     def _count(self, option: int, passed: int | None, log_p: float, *, is_canonical: bool) -> None:
         self.counts[option] += 1
-        tables = [(self._all, self._removed), (self._canonical, self._removed_canonical)]
-        for sums, removed in tables[: 1 + is_canonical]:
+        tables = [(self._all, self._removed)]
+        if is_canonical:
+            tables.append((self._canonical, self._removed_canonical))
+        for sums, removed in tables:
             sums[option] = _log_add((sums[option], log_p))
             if passed is not None and passed != option:
                 removed[passed] = _log_add((removed[passed], log_p))
