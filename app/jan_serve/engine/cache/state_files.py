@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 import numpy as np
+import psutil
 
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens, common_prefix
@@ -31,6 +32,7 @@ _PARTIAL = ".partial"
 _PARTIAL_S = 60.0
 _MAX_FILES = 2048  # each write lists all of them
 _MAX_TOKENS = 1 << 24
+_MAX_BUDGET = 8 * 2**30
 
 
 BLOCK = 16  # tokens per block; shorter common prefixes are not found
@@ -159,6 +161,11 @@ class StateFile(Tokenised, frozen=True, eq=False):
 
     path: Path
     size: int
+
+
+def default_budget(root: Path) -> int:
+    """Bytes for the files under `root`, if the settings do not say how many. Raises OSError."""
+    return min(_MAX_BUDGET, psutil.disk_usage(str(root)).free // 10)
 
 
 def file_bytes(num_tokens: int, state_bytes: int) -> int:

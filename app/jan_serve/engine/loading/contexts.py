@@ -11,7 +11,7 @@ import psutil
 
 from jan_serve.core.models import ModelFacts
 from jan_serve.engine.cache.state_cache import StateCache
-from jan_serve.engine.cache.state_files import StateFiles
+from jan_serve.engine.cache.state_files import StateFiles, default_budget
 from jan_serve.engine.cache.state_identity import rope_factors, state_files_key
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
@@ -95,7 +95,6 @@ def compute_a_token(context: LlamaContext) -> None:
 
 
 _MAX_CACHE_RAM = 2 * 2**30
-_MAX_CACHE_DISK = 8 * 2**30
 
 
 def make_states(request: LoadModel, context: LlamaContext, longest: int) -> StateCache:
@@ -116,7 +115,7 @@ def make_states(request: LoadModel, context: LlamaContext, longest: int) -> Stat
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             if disk is None:
-                disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
+                disk = default_budget(root)
             factors = rope_factors(model.metadata(), context.n_ctx)
             key = state_files_key(request, factors)
             files = StateFiles(root, key, disk, max_tokens=longest)
