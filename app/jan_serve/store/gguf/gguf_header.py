@@ -37,7 +37,17 @@ _KEPT_ARRAY_LENGTH: Final = 256
 STRING: Final = 8
 _ARRAY: Final = 9
 _SCALARS: Final[Mapping[int, struct.Struct]] = {
-    kind: struct.Struct(f"<{form}") for kind, form in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    7: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
 }
 _UINT32: Final = 4
 _INT32: Final = 5
