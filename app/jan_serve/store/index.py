@@ -73,7 +73,6 @@ class ModelIndex:
     def __init__(self, models_dir: Path) -> None:
         folder = models_dir / STATE_FOLDER / "index"
         self._files = RecordFiles(ModelRecord, "a record of the model index", folder, 1 << 20)
-        self.remove = self._files.remove
         self._lock = threading.Lock()
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
 
@@ -108,6 +107,10 @@ class ModelIndex:
     def put(self, record: ModelRecord) -> None:
         """Write a record, replacing an older one of that name atomically. Raises OSError."""
         self._files.put(record.name, record)
+
+    def remove(self, name: str) -> None:
+        """Delete the record of a model, if there is one. Raises OSError."""
+        self._files.remove(name)
 
     def add(self, record: ModelRecord) -> None:
         """Write a record as `put` does, but one that a later version wrote stays: it says more. Raises OSError."""

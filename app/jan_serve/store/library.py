@@ -71,7 +71,6 @@ class ModelLibrary:
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
         self._variants = resolver.variants
-        self.variant = self._variants.get
         self._calibrations = CalibrationIndex(models_dir)
         self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
@@ -154,6 +153,10 @@ class ModelLibrary:
         facts = self._resolver.effective_facts(entry)
         listed = msgspec.structs.replace(self._listed(entry), facts=facts, problem=None)
         return listed, read_gguf_header(entry.path)
+
+    def variant(self, name: str) -> Variant | None:
+        """The variant of this name, if there is one."""
+        return self._variants.get(name)
 
     def check_variant_name(self, name: str, base: str | None = None) -> None:
         """Raises InvalidRequest if another model than `base` has this name already."""

@@ -86,7 +86,6 @@ class CalibrationIndex:
         self._files = RecordFiles(
             CalibrationRecord, "a calibration", models_dir / STATE_FOLDER / "calibrations"
         )
-        self.remove = self._files.remove
 
     def get(self, entry: ModelEntry) -> Calibration | None:
         """None if there is none, for another file of that name, and for a damaged or later record."""
@@ -105,3 +104,7 @@ class CalibrationIndex:
             calibration=calibration,
         )
         self._files.put(entry.name, record)
+
+    def remove(self, name: str) -> None:
+        """Delete a model's calibration, if there is one. Raises OSError."""
+        self._files.remove(name)

@@ -44,7 +44,6 @@ class TcpPeerLinks:
         self._links: dict[tuple[str, str], Link] = {}  # by the caller and the peer's id
         self._by_name: dict[str, Link] = {}
         self._kept = KeptStates(keep_s)
-        self.keep, self.release = self._kept.add, self._kept.drop
         self._server = StateServer(self._kept, self._by_name.get, patience_s=patience_s)
         self._fetching: set[PeerConnection] = set()
 
@@ -111,6 +110,13 @@ class TcpPeerLinks:
         await self._server.close()
 
     # States
+
+    def keep(self, owner: StateHolder, state: int) -> int:
+        """Take ownership of a state in a worker. Returns a handle, for `bind`."""
+        return self._kept.add(owner, state)
+
+    def release(self, handle: int) -> bool:
+        return self._kept.drop(handle)
 
     def bind(self, caller: str, handle: int, session: int) -> None:
         self._kept.bind(handle, (caller, session))
