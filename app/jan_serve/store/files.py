@@ -112,9 +112,12 @@ def read_limited(path: Path, max_bytes: int) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk. mode: the
-    file's permissions, set before it becomes visible; on Windows the folder determines them. Replaces a link, not its
-    target. Raises OSError: `path` is then unchanged, or has the new content if only the last flush failed."""
+    """Replace `path` by a file with `content`. Creates missing folders. Blocks for two flushes to the disk.
+
+    mode: the file's permissions, set before it becomes visible; None is the default. On Windows the folder determines
+    them. Replaces a link, not its target. Raises OSError: `path` is then unchanged, or has the new content if only the
+    flush of the folder failed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
@@ -198,8 +201,11 @@ def record_file(name: str) -> str:
 
 @dataclass(frozen=True)
 class RecordFiles(Generic[T]):
-    """Records of one type in a folder, a file for each. Blocks briefly on the disk. what: for the log. key: the field
-    of the format. mode: see `write_atomically`. file_of: the file of a name."""
+    """Records of one type in a folder, a bounded JSON file for each, written atomically. Blocks briefly on the disk.
+
+    A file that is damaged costs its own record alone, and stays. So does one that a later version wrote. what: for the
+    log. key: the field of the format. mode: see `write_atomically`. file_of: the file of a name.
+    """
 
     record: type[T]
     what: str

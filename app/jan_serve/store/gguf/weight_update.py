@@ -31,7 +31,11 @@ _LOCK_TIMEOUT_S: Final = 30.0
 
 
 class ProcessFolder:
-    """Created at first use, deleted on close. Not thread-safe; methods block on the disk."""
+    """A folder below a root that several processes share, also in containers with a common disk.
+
+    Created at first use, deleted on close. A live process holds an OS lock in it: containers reuse process ids. Not
+    thread-safe; methods block on the disk.
+    """
 
     def __init__(self, root: Path) -> None:
         """root: created if missing; holds only such folders."""

@@ -77,7 +77,10 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
-    """At the reference's revision, else `main`. Raises HubNotFound, HubAccessDenied, HubError, HubUnavailable."""
+    """Read the repository at the reference's revision (default: `main`).
+
+    Raises HubNotFound, HubAccessDenied, HubError, HubUnavailable, Offline.
+    """
     revision = reference.revision or "main"
     url = f"{http.access.endpoint}/api/models/{reference.repo}/revision/{quote(revision, safe='')}"
     answer = await http.answer(url, MAX_LISTING_BYTES, params={"blobs": "true"})
