@@ -67,17 +67,6 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
 )
 """All formats, in the order they are tried. The last one matches every template."""
 
-CHATML_TURN_END: Final = "<|im_end|>"
-"""A model that was not tuned on ChatML has no token for the end of a turn, and writes it as text."""
-
-CHATML: Final = (
-    "{%- for message in messages -%}"
-    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
-)
-"""The template for models without one: most GGUF files without a template were tuned on it. It shows no tools."""
-
 _CODE: Final = re.compile(r"\{[{%](.*?)[}%]\}", re.DOTALL)
 _STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)", re.DOTALL)
 """Strings of Jinja code. One without an end reaches to the end of the code."""

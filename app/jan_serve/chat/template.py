@@ -19,7 +19,8 @@ import msgspec
 from jan_serve.chat.call_arguments import arguments_text, object_arguments, read_arguments
 from jan_serve.chat.call_form import PROBE_TOOLS, learned_form, probe_history
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.detect import CHATML, detect_format, knows_tools, writes_calls
+from jan_serve.chat.chatml import CHATML
+from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
 from jan_serve.chat.history import shown_history
 from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.chat.template_traits import EFFORTS, PLAIN_EFFORTS, PROBE_ID, TemplateTraits, traits_of

@@ -11,7 +11,8 @@ import msgspec
 from jan_serve.chat.call_form import in_form
 from jan_serve.chat.call_layout import CallIds, ids_in
 from jan_serve.chat.chat_format import ChatFormat, StreamParser
-from jan_serve.chat.detect import CHATML, CHATML_TURN_END, detect_format
+from jan_serve.chat.chatml import CHATML, CHATML_TURN_END
+from jan_serve.chat.detect import detect_format
 from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import CallForm, Tool

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from jan_serve.chat.detect import CHATML
+from jan_serve.chat.chatml import CHATML
 from jan_serve.core.caller import stop_loops
 from jan_serve.core.messages import Message
 from jan_serve.core.request import (

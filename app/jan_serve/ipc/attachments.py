@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
-import psutil
 
 from jan_serve.core.messages import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.errors import Overloaded
@@ -53,6 +52,8 @@ def with_media(request: EngineRequest, by_digest: Mapping[str, bytes]) -> Engine
 
 def attachments_bytes() -> int:
     """Bytes of images to hold, by the memory of this machine."""
+    import psutil  # slow, and only processes that hold images need it
+
     return min(_MAX_BYTES, psutil.virtual_memory().total // 8)
 
 

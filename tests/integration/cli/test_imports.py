@@ -46,6 +46,13 @@ def test_commands_that_ask_a_server(command: str, module: str) -> None:
     assert not loaded & heavy
 
 
+@pytest.mark.parametrize("command", ["ls", "pull", "import", "config", "doctor"])
+def test_commands_that_look_at_no_template(command: str) -> None:
+    loaded = _loaded_by(_BUILD, command)
+    assert "jan_serve.wiring.parts" in loaded
+    assert not loaded & {"jan_serve.chat.detect", "fastapi", "jinja2", "llama_cpp"}
+
+
 def test_a_server_starts_without_what_reads_variables() -> None:
     loaded = _loaded_by(_BUILD, "serve")
     assert "jan_serve.config.settings_loader" in loaded

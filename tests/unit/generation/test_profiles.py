@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.chat.detect import CHATML
+from jan_serve.chat.chatml import CHATML
 from jan_serve.core.messages import Message
 from jan_serve.core.models import AdapterFacts
 from jan_serve.core.request import (
