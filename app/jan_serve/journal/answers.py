@@ -6,6 +6,7 @@ that is whole or deleted.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 import zlib
@@ -144,24 +145,31 @@ class AnswerTable(Table):
         ).fetchall()
         return [OpenAnswer(*row, log=find_log(db, Work(row[1], row[0]))) for row in rows]
 
-    @transaction
-    def end(self, db: sqlite3.Connection, answer_id: str, reply: bytes, frames: Sequence[bytes]) -> None:
+    async def end(self, answer_id: str, reply: bytes, frames: Sequence[bytes]) -> None:
         """The whole answer, which replaces its log. Without effect if it has ended or is deleted."""
-        packed = zlib.compress(msgspec.msgpack.encode(frames))
+        packed = await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(frames)))
+        await self._end(answer_id, reply, packed)
+
+    @transaction
+    def _end(self, db: sqlite3.Connection, answer_id: str, reply: bytes, packed: bytes) -> None:
         command = "UPDATE answers SET reply = ?, frames = ? WHERE id = ? AND reply IS NULL"
         db.execute(command, (reply, packed, answer_id))
 
-    @transaction
-    def find(self, db: sqlite3.Connection, owner: str, answer_id: str) -> WholeAnswer | None:
+    async def find(self, owner: str, answer_id: str) -> WholeAnswer | None:
         """None if it is not whole, or another owner's."""
-        row = db.execute(
+        row = await self._row(owner, answer_id)
+        if row is None:
+            return None
+        request, reply, packed = row
+        frames = await asyncio.to_thread(zlib.decompress, packed)
+        return WholeAnswer(request, reply, msgspec.msgpack.decode(frames, type=tuple[bytes, ...]))
+
+    @transaction
+    def _row(self, db: sqlite3.Connection, owner: str, answer_id: str) -> tuple[bytes, bytes, bytes] | None:
+        return db.execute(
             "SELECT request, reply, frames FROM answers WHERE id = ? AND owner = ? AND reply IS NOT NULL",
             (answer_id, owner),
         ).fetchone()
-        if row is None:
-            return None
-        frames = msgspec.msgpack.decode(zlib.decompress(row[2]), type=tuple[bytes, ...])
-        return WholeAnswer(row[0], row[1], frames)
 
     @transaction
     def delete(self, db: sqlite3.Connection, owner: str, answer_id: str) -> bool:

@@ -6,6 +6,7 @@ writes a chat names the version that they know: what another page wrote meanwhil
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 import time
@@ -106,38 +107,50 @@ class ChatTable(Table):
         """An id of the owner and the file. Another file, as after a damage, has another second part."""
         return f"{_token(owner)[:16]}.{db.execute('SELECT id FROM store').fetchone()[0]}"
 
-    @transaction
-    def put(
-        self, db: sqlite3.Connection, owner: str, chat: ChatToStore, version: int
-    ) -> ChatSummary | Conflict:
+    async def put(self, owner: str, chat: ChatToStore, version: int) -> ChatSummary | Conflict:
         """Write what was said over this version; 0 is for a new chat. An existing one keeps its title and folder."""
+        packed = await asyncio.to_thread(zlib.compress, chat.content)
+        return await self._put(owner, chat, packed, version)
+
+    @transaction
+    def _put(
+        self, db: sqlite3.Connection, owner: str, chat: ChatToStore, packed: bytes, version: int
+    ) -> ChatSummary | Conflict:
         _purge(db)
         row = db.execute(
             f"SELECT {_COLUMNS}, deleted FROM chats WHERE owner = ? AND id = ?", (owner, chat.id)
         ).fetchone()
         if row is None:
-            return Conflict(None) if version else self._insert(db, owner, chat, 1)
+            return Conflict(None) if version else self._insert(db, owner, chat, packed, 1)
         known = _head(row)
         if row[-1] is not None or version != known.version:
             return Conflict(None if row[-1] is not None else known.version)
         _drop(db, owner, chat.id)
         names = {name: getattr(known, name) for name in ("title", "folder", "pinned", "created")}
-        return self._insert(db, owner, msgspec.structs.replace(chat, **names), version + 1)
+        return self._insert(db, owner, msgspec.structs.replace(chat, **names), packed, version + 1)
+
+    async def add(self, owner: str, chats: Sequence[ChatToStore]) -> int:
+        """Add chats that are not there, and return how many these are. A deleted one counts as not there."""
+        packed = await asyncio.to_thread(lambda: [zlib.compress(chat.content) for chat in chats])
+        return await self._add(owner, chats, packed)
 
     @transaction
-    def add(self, db: sqlite3.Connection, owner: str, chats: Sequence[ChatToStore]) -> int:
-        """Add chats that are not there, and return how many these are. A deleted one counts as not there."""
+    def _add(
+        self, db: sqlite3.Connection, owner: str, chats: Sequence[ChatToStore], packed: Sequence[bytes]
+    ) -> int:
         _purge(db)
         added = 0
-        for chat in chats:
+        for chat, content in zip(chats, packed, strict=True):
             if _found(db, owner, chat.id) is None:
                 _drop(db, owner, chat.id)
-                self._insert(db, owner, chat, 1)
+                self._insert(db, owner, chat, content, 1)
                 added += 1
         return added
 
-    def _insert(self, db: sqlite3.Connection, owner: str, chat: ChatToStore, version: int) -> ChatSummary:
-        packed = zlib.compress(chat.content)
+    def _insert(
+        self, db: sqlite3.Connection, owner: str, chat: ChatToStore, packed: bytes, version: int
+    ) -> ChatSummary:
+        """packed: the content."""
         check_share(db, owner, len(packed) + len(chat.text), self.journal)
         now = _now()
         updated = min(now, now if chat.updated is None else chat.updated)

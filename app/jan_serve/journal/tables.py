@@ -29,7 +29,8 @@ R = TypeVar("R")
 
 
 class Table:
-    """Tables of one file. Each method is a transaction, and raises as Journal.run."""
+    """Tables of one file. Each method is a transaction, and raises as Journal.run. What takes long in it goes before or
+    behind the transaction: the file has one thread."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal: Final = journal

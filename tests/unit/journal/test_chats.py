@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
 import time
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -276,3 +279,25 @@ async def test_a_key_fills_half_of_the_file_where_there_are_others(tmp_path: Pat
         assert await table.add("b", [chat("one", text)]) == 1
     finally:
         await journal.close()
+
+
+async def test_other_work_goes_on_while_contents_are_packed(
+    table: ChatTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compress, begun, other_is_done = zlib.compress, threading.Event(), threading.Event()
+
+    def slow(content: bytes) -> bytes:
+        begun.set()
+        assert other_is_done.wait(20)
+        return compress(content)
+
+    monkeypatch.setattr(zlib, "compress", slow)
+    for write in (table.put("", chat("one"), 0), table.add("", [chat("two")])):
+        begun.clear()
+        other_is_done.clear()
+        writing = asyncio.create_task(write)
+        await asyncio.to_thread(begun.wait, 20)
+        assert await table.folders("") == []
+        other_is_done.set()
+        await writing
+    assert sorted(await names(table)) == ["one", "two"]
