@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -234,43 +233,71 @@ def _own_routes(
     parts: AppParts,
     services: Services,
 ) -> list[DeferredRoutes]:
-    calls, endings = parts.inner_calls, parts.endings
-    requests = _later("activity.routes:activity_router", parts.activities, parts.totals, services)
+    def health() -> APIRouter:
+        from jan_serve.api.routes.root import health_router
+
+        return health_router(services)
+
+    def files() -> APIRouter:
+        from jan_serve.api.routes.root import page_router
+
+        return page_router(page, greeting)
+
+    def lines(log: RecentLog) -> APIRouter:
+        from jan_serve.api.routes.log import log_router
+
+        return log_router(log, parts.lifecycle, services.streams)
+
+    def requests() -> APIRouter:
+        from jan_serve.api.activity.routes import activity_router
+
+        return activity_router(parts.activities, parts.totals, services)
+
+    def chats() -> APIRouter:
+        from jan_serve.api.chats.routes import chats_router
+
+        return chats_router(parts.chats, parts.inner_calls.ask)
+
+    def mcp() -> APIRouter:
+        from jan_serve.api.routes.mcp import mcp_router
+
+        return mcp_router(settings, parts.endings.append)
+
     routes = [
-        DeferredRoutes(_later("routes.root:health_router", services), ("/health", "/ready", "/metrics")),
+        DeferredRoutes(health, ("/health", "/ready", "/metrics")),
         DeferredRoutes(requests, ("/extras/requests", "/extras/totals", "/extras/why")),
-        DeferredRoutes(_later("chats.routes:chats_router", parts.chats, calls.ask), ("/extras/chats",)),
-        DeferredRoutes(_later("routes.mcp:mcp_router", settings, endings.append), ("/extras/mcp",)),
-        DeferredRoutes(
-            _later("routes.root:page_router", page, greeting), (PAGE_PATH, ASSETS_PATH.removesuffix("/"))
-        ),
+        DeferredRoutes(chats, ("/extras/chats",)),
+        DeferredRoutes(mcp, ("/extras/mcp",)),
+        DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
     ]
     if log is not None:
-        lines = _later("routes.log:log_router", log, parts.lifecycle, services.streams)
-        routes.append(DeferredRoutes(lines, ("/logs",)))
+        routes.append(DeferredRoutes(partial(lines, log), ("/logs",)))
     return routes
 
 
 def _management_routes(
     management: Management, pulls: Pulls, services: Services, settings: Settings
 ) -> list[DeferredRoutes]:
-    library = management.library
-    models = _later(
-        "management.routes:management_router", management, pulls, services.streams, settings.data_dir
-    )
-    clients = _later("routes.extras:clients_router", services.models, library, bool(settings.api_keys))
-    catalogue = _later("routes.extras:catalogue_router", catalogue_file(), library.free_memory)
+    def models() -> APIRouter:
+        from jan_serve.api.management.routes import management_router
+
+        return management_router(management, pulls, services.streams, settings.data_dir)
+
+    def clients() -> APIRouter:
+        from jan_serve.api.routes.extras import clients_router
+
+        return clients_router(services.models, management.library, needs_key=bool(settings.api_keys))
+
+    def catalogue() -> APIRouter:
+        from jan_serve.api.routes.extras import catalogue_router
+
+        return catalogue_router(catalogue_file(), management.library.free_memory)
+
     return [
         DeferredRoutes(models, ("/models",)),
         DeferredRoutes(clients, ("/extras/clients",)),
         DeferredRoutes(catalogue, ("/extras/catalogue", "/extras/advice")),
     ]
-
-
-def _later(function: str, *arguments: Any) -> Callable[[], APIRouter]:
-    """Makes a router by a function of this package, named as `module:function`, which is imported then."""
-    module, _, name = function.partition(":")
-    return lambda: getattr(import_module(f"jan_serve.api.{module}"), name)(*arguments)
 
 
 def _application(
@@ -291,7 +318,7 @@ def _application(
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        middleware=_middleware(settings, envelopes, metrics, parts, dialects),
+        middleware=_middleware(settings, envelopes, metrics, parts, dialects, open_paths),
         exception_handlers=_exception_handlers(envelopes),
     )
     app.state.json_reader = JsonReader(settings.max_json_depth)
@@ -306,44 +333,52 @@ def _application(
 
 
 def _middleware(
-    settings: Settings, envelopes: Envelopes, metrics: Metrics, parts: AppParts, dialects: Sequence[Dialect]
+    settings: Settings,
+    envelopes: Envelopes,
+    metrics: Metrics,
+    parts: AppParts,
+    dialects: Sequence[Dialect],
+    open_paths: Sequence[str],
 ) -> list[Middleware]:
     """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
-
-    def paths(kind: str) -> list[str]:
-        return [path for dialect in dialects for path in getattr(dialect.outline, kind)]
-
-    def guard(kind: type, **options: Any) -> Middleware:
-        return Middleware(kind, envelopes=envelopes, **options)
-
-    open_paths, lifecycle = [*OPEN_PATHS, *paths("open_paths")], parts.lifecycle
+    keys = [key.get_secret_value() for key in settings.api_keys]
+    outlines = [dialect.outline for dialect in dialects]
+    lifecycle = parts.lifecycle
     return [
         Middleware(Lingering),
-        guard(
+        Middleware(
             RequestContext,
+            envelopes=envelopes,
             watchers=(metrics, *parts.watchers),
             lifecycle=lifecycle,
-            probe_paths=paths("probe_paths"),
+            probe_paths=[path for outline in outlines for path in outline.probe_paths],
             rewrites=_rewrites(dialects),
         ),
-        guard(HostGuard, bound=settings.host, allowed=settings.host_names),
-        guard(OriginGuard, allowed=settings.allowed_origins, open_paths=open_paths),
-        guard(
+        Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.host_names),
+        Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
+        Middleware(
             KeyGuard,
-            keys=[key.get_secret_value() for key in settings.api_keys],
+            envelopes=envelopes,
+            keys=keys,
             open_paths=open_paths,
             trusted=TrustedNetworks(settings.open_networks, settings.open_routes),
         ),
-        guard(DrainGuard, lifecycle=lifecycle, open_paths=paths("drain_paths")),
-        guard(
+        Middleware(
+            DrainGuard,
+            envelopes=envelopes,
+            lifecycle=lifecycle,
+            open_paths=[path for outline in outlines for path in outline.drain_paths],
+        ),
+        Middleware(
             BodyGuard,
+            envelopes=envelopes,
             lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            upload_paths=paths("upload_paths"),
-            form_paths=paths("form_paths"),
+            upload_paths=[path for outline in outlines for path in outline.upload_paths],
+            form_paths=[path for outline in outlines for path in outline.form_paths],
         ),
-        Middleware(HeadRequests, own_paths=paths("head_paths")),
-        guard(Transcripts, lifecycle=lifecycle),
+        Middleware(HeadRequests, own_paths=[path for outline in outlines for path in outline.head_paths]),
+        Middleware(Transcripts, envelopes=envelopes, lifecycle=lifecycle),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 
@@ -354,24 +389,31 @@ def _rewrites(dialects: Sequence[Dialect]) -> list[Callable[[Scope], None]]:
 
 
 def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any]:
-    def answered(problem_of: Callable[[Request, Any], Problem]) -> Any:
-        async def answer(request: Request, error: Exception) -> Response:
-            record, problem = record_of(request.scope), problem_of(request, error)
-            record.error = problem.code
-            return envelopes.render(request.scope["path"], problem, record.request_id)
+    def answer(request: Request, problem: Problem) -> Response:
+        record = record_of(request.scope)
+        record.error = problem.code
+        return envelopes.render(request.scope["path"], problem, record.request_id)
 
-        return answer
+    async def ours(request: Request, error: JanServeError) -> Response:
+        return answer(request, logged_problem(error, record_of(request.scope).request_id))
+
+    async def rejected(request: Request, error: HttpError) -> Response:
+        return answer(request, error.problem)
+
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return answer(request, validation_problem(error.errors(), error.body))
+
+    async def unrouted(request: Request, error: HTTPException) -> Response:
+        return answer(request, _routing_problem(request, error))
 
     async def gone(request: Request, error: ClientGone | ClientDisconnect) -> Response:
         return Response(status_code=CLIENT_CLOSED)
 
     return {
-        JanServeError: answered(
-            lambda request, error: logged_problem(error, record_of(request.scope).request_id)
-        ),
-        HttpError: answered(lambda _, error: error.problem),
-        RequestValidationError: answered(lambda _, error: validation_problem(error.errors(), error.body)),
-        HTTPException: answered(_routing_problem),
+        JanServeError: ours,
+        HttpError: rejected,
+        RequestValidationError: invalid,
+        HTTPException: unrouted,
         ClientGone: gone,
         ClientDisconnect: gone,  # inside its body
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Final
 
 from fastapi import APIRouter
@@ -21,17 +20,37 @@ DialectFactory = Callable[[Settings, Services], Dialect]
 """Called once per application. Takes the dialect's options from the settings."""
 
 
-def _plain(outline: Outline, name: str) -> DialectFactory:
-    """A dialect that has no options, and nothing besides its routes: those of `NAME_router` in its `routes`."""
+def _ollama(services: Services) -> APIRouter:
+    from jan_serve.dialects.ollama.routes import ollama_router
 
-    def router(services: Services) -> APIRouter:
-        return getattr(import_module(f"jan_serve.dialects.{name}.routes"), f"{name}_router")(services)
+    return ollama_router(services)
 
+
+def _lm_studio(services: Services) -> APIRouter:
+    from jan_serve.dialects.lmstudio.routes import lmstudio_router
+
+    return lmstudio_router(services)
+
+
+def _rerank(services: Services) -> APIRouter:
+    from jan_serve.dialects.rerank.routes import rerank_router
+
+    return rerank_router(services)
+
+
+def _decisions(services: Services) -> APIRouter:
+    from jan_serve.dialects.decisions.routes import decisions_router
+
+    return decisions_router(services)
+
+
+def _plain(outline: Outline, router: Callable[[Services], APIRouter]) -> DialectFactory:
+    """A dialect that has no options, and nothing besides its routes."""
     return lambda _, services: Dialect(outline, lambda: router(services))
 
 
-ollama_dialect: Final = _plain(outlines.OLLAMA, "ollama")
-lmstudio_dialect: Final = _plain(outlines.LM_STUDIO, "lmstudio")
+ollama_dialect: Final = _plain(outlines.OLLAMA, _ollama)
+lmstudio_dialect: Final = _plain(outlines.LM_STUDIO, _lm_studio)
 
 DIALECTS: Final[tuple[DialectFactory, ...]] = (
     openai_dialect,
@@ -40,7 +59,7 @@ DIALECTS: Final[tuple[DialectFactory, ...]] = (
     lmdeploy_dialect,
     ollama_dialect,
     lmstudio_dialect,
-    _plain(outlines.RERANK, "rerank"),
-    _plain(outlines.DECISIONS, "decisions"),
+    _plain(outlines.RERANK, _rerank),
+    _plain(outlines.DECISIONS, _decisions),
 )
 """Dialects in the order of their routes: the first one that has a path serves it."""

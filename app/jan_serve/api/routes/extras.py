@@ -179,7 +179,7 @@ class ClientList(BaseModel):
     data: list[Client]
 
 
-def clients_router(models: ServedModels, library: ModelLibrary, needs_key: bool) -> APIRouter:
+def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
     router = APIRouter(tags=["Extras"])
 
     @router.get("/extras/clients", summary="Clients", response_model=ClientList)

@@ -1,11 +1,10 @@
-"""What the server needs of this protocol. The first request to some of its routes imports these alone."""
+"""What the server needs of this protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 from fastapi import APIRouter
@@ -17,32 +16,11 @@ from jan_serve.dialects.openai.options import OpenAIOptions
 from jan_serve.dialects.openai.outline import LLAMA_PATH, OUTLINE, SHARED_PATH, is_llama_body
 from jan_serve.dialects.shared.body_dispatch import BodyDispatch
 from jan_serve.generation.service import GenerationService, exact_name, name_or_default
-from jan_serve.http.deferred_routes import DeferredRoutes
 from jan_serve.journal.answers import AnswerTable
 from jan_serve.journal.batch_runner import BatchForm
 
 if TYPE_CHECKING:
     from jan_serve.dialects.openai.responses.background import StoredResponses
-
-_GROUPS: Final = (
-    ("OpenAI V1", "completions", ("/v1/completions",)),
-    ("OpenAI V1", "chat.routes", ("/v1/chat/completions",)),
-    ("OpenAI V1", "embeddings", ("/v1/embeddings",)),
-    ("OpenAI V1", "models", ("/v1/models",)),
-    ("Extras", "tokens", ("/extras",)),
-    (
-        "llama-server",
-        "llama_server",
-        (
-            *("/llama-server", "/apply-template", "/completion", "/detokenize", "/infill", "/lora-adapters"),
-            *("/props", "/slots", "/v1/chat/completions/input_tokens"),
-        ),
-    ),
-    ("OpenAI V1", "responses.routes", ("/v1/responses",)),
-    ("OpenAI V1", "transcriptions", ("/v1/audio",)),
-    ("OpenAI V1", "batches", ("/v1/files", "/v1/batches")),
-)
-"""Routes by their tags in the document: modules of this package whose `add_routes` adds them, and where they are."""
 
 
 class OpenAIParts(msgspec.Struct, frozen=True):
@@ -77,22 +55,13 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
     services.batches.register("openai", _batch_form)
     parts = OpenAIParts(services, service, answers, options.resume_s)
     dispatch = Middleware(BodyDispatch, shared=SHARED_PATH, other=LLAMA_PATH, is_other=is_llama_body)
-    return Dialect(OUTLINE, partial(_router, parts), middleware=(dispatch,))
 
+    def router() -> APIRouter:
+        from jan_serve.dialects.openai.routes import openai_router
 
-def _router(parts: OpenAIParts) -> APIRouter:
-    router = APIRouter()
-    router.routes += [DeferredRoutes(partial(_group, parts, *names), paths) for *names, paths in _GROUPS]
-    return router
+        return openai_router(parts)
 
-
-def _group(parts: OpenAIParts, tag: str, module: str) -> APIRouter:
-    from jan_serve.dialects.shared.documented_errors import DEFAULT_ERRORS
-    from jan_serve.http.json_body import JsonRoute
-
-    router = APIRouter(route_class=JsonRoute, responses=DEFAULT_ERRORS, tags=[tag])
-    import_module(f"jan_serve.dialects.openai.{module}").add_routes(router, parts)
-    return router
+    return Dialect(OUTLINE, router, middleware=(dispatch,))
 
 
 def _batch_form() -> BatchForm:
