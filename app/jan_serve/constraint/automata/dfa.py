@@ -342,9 +342,16 @@ def begins_with_any(a: Dfa, chars: CharSet) -> bool:
     """Whether every text of these characters is the beginning of a word."""
     live = a.live_states()
     taken = [symbol for symbol, own in enumerate(a.symbol_sets()) if charset.intersect(own, chars)]
-    spend(len(live) * (1 + len(taken) // 8))
-    onward = reached([0], lambda state: [a.table[state][symbol] for symbol in taken if state in live])
-    return onward <= live
+    found, todo = {0}, [0]
+    while todo:
+        state = todo.pop()
+        spend(1 + len(taken) // 8)
+        if state not in live:
+            return False
+        new = {a.table[state][symbol] for symbol in taken} - found
+        found |= new
+        todo += new
+    return True
 
 
 def has_word(a: Dfa, low: int, high: int | None) -> bool:

@@ -12,6 +12,7 @@ from jan_serve.constraint import ast, charset
 from jan_serve.constraint.automata.dfa import Dfa, begins_with_any, from_words, of_length
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr, other_words_expr, words_expr
 from jan_serve.constraint.charset import CharSet
+from jan_serve.constraint.limits import budget
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.rules import RuleBuilder, prune
 from jan_serve.constraint.text_form import JsonText, PlainText
@@ -128,6 +129,13 @@ def test_every_word_ends_with_the_tail() -> None:
 def test_whether_any_text_is_the_beginning_of_a_word(pattern: str, chars: CharSet, expected: bool) -> None:
     dfa = regex_dfa(full_regex(pattern.replace(".", "[\\s\\S]")))
     assert begins_with_any(dfa, chars) is expected
+
+
+def test_no_more_states_are_examined_than_an_answer_takes() -> None:
+    dfa = from_words(["a" * 1000])
+    dfa.live_states()  # found once for all questions
+    with budget(10):
+        assert not begins_with_any(dfa, charset.of_chars("b"))
 
 
 WORDS = st.lists(st.text("ab", max_size=4), max_size=20, unique=True)
