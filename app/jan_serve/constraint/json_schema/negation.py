@@ -34,9 +34,13 @@ class Negation:
             yield self._other_types(subschema)
         yield self._numbers(subschema)
         outside = strings.complement(self._assertions.string(subschema))
-        yield replace(ir.NO_VALUE, string=outside)
-        yield replace(ir.NO_VALUE, array=tuple(self._arrays(subschema)))
-        yield replace(ir.NO_VALUE, object=tuple(self._objects(subschema)))
+        # The caller pays for each part.
+        if outside != strings.NO_STRING:
+            yield replace(ir.NO_VALUE, string=outside)
+        if arrays := tuple(self._arrays(subschema)):
+            yield replace(ir.NO_VALUE, array=arrays)
+        if objects := tuple(self._objects(subschema)):
+            yield replace(ir.NO_VALUE, object=objects)
 
     def _other_types(self, subschema: Subschema) -> ir.TypeSets:
         allowed = self._assertions.types(subschema)
