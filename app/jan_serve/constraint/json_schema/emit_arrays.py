@@ -144,7 +144,8 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
             continue
         sets = emit.expander.expand(conj)
         found = _finite_values(emit, sets, hint)
-        if found is None or len(keys := keys | found) > _MAX_UNIQUE_VALUES:
+        keys |= found or {}
+        if found is None or len(keys) > _MAX_UNIQUE_VALUES:
             if emit.compares_items:
                 return _compared(emit, whole, spec, hint)
             reason = f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values"

@@ -177,7 +177,9 @@ class Terms:
         if a.positive == b.positive:
             return False
         here, there = a.subschema, b.subschema
-        if here is there or (here.base, here.scope, here.schema) != (there.base, there.scope, there.schema):
-            return here is there
+        if here is there:
+            return True
+        if (here.base, here.scope, here.schema) != (there.base, there.scope, there.schema):
+            return False
         # Python's equality alone takes false for 0 and 1 for true.
         return json.dumps(here.schema, sort_keys=True) == json.dumps(there.schema, sort_keys=True)

@@ -199,9 +199,8 @@ class UniquenessCheck:
             frame = state.frame
             is_kept = frame is not None and (frame.is_item or self._items(frame) is not None)
             if state.mode is Mode.STRING and not is_kept:
-                text = (
-                    b'"\\' if words.is_escaping(text) else b'"'
-                )  # a string may be long, and only its end counts
+                # A string may be long, and only its end counts.
+                text = b'"\\' if words.is_escaping(text) else b'"'
             return state._replace(text=text)
         if state.mode is Mode.STRING:
             return self._with_item(state._replace(text=text))
