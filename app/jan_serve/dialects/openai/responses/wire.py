@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -171,13 +171,26 @@ class HostedItem(WireModel):
     type: HostedType
 
 
+_TAGS: Final = {
+    "message": "message",
+    "function_call": "function_call",
+    "custom_tool_call": "custom_tool_call",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+    "computer_call": "computer_call",
+    "computer_call_output": "computer_call_output",
+    "reasoning": "reasoning",
+    "compaction": "compaction",
+    "item_reference": "item_reference",
+    **dict.fromkeys(get_args(HostedType), "hosted"),
+}
+
+
 def _tag(value: object) -> str | None:
     kind = type_of(value)
     if kind is None and isinstance(value, dict) and "type" not in value and "role" in value:
         return "message"
-    if kind in get_args(HostedType):
-        return "hosted"
-    return "output" if kind in ("function_call_output", "custom_tool_call_output") else kind
+    return _TAGS.get(kind or "")
 
 
 InputItem = Annotated[
@@ -337,6 +350,7 @@ class Reasoning(WireModel):
 
     @property
     def wants_summary(self) -> bool:
+        """Whether thoughts go into `summary`, where they are not shortened."""
         return (self.summary or self.generate_summary or "none") != "none"
 
 

@@ -397,3 +397,9 @@ def test_media_are_refused_with_their_place(item: dict[str, Any], where: str) ->
 def test_a_reference_to_what_is_not_kept_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"input\[1\]: the item 'rs_9' is not kept"):
         history(USER, {"type": "item_reference", "id": "rs_9"})
+
+
+@pytest.mark.parametrize("kind", ["nonsense", "output", "hosted", "", None, 1])
+def test_an_item_of_an_unknown_type_is_refused_with_the_types(kind: object) -> None:
+    with pytest.raises(ValidationError, match="the type of an item must be message, function_call"):
+        ITEM.validate_python({"type": kind, "call_id": "c", "output": "r"})
