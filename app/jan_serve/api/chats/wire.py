@@ -106,8 +106,12 @@ class ChatContent(WireModel):
             "messages": [message.model_dump(exclude_unset=True) for message in self.messages],
         }
         return ChatToStore(
-            **self.model_dump(include={"title", "folder", "pinned", "created", "updated"}),
             id=chat_id,
+            title=self.title,
+            folder=self.folder,
+            pinned=self.pinned,
+            created=self.created,
+            updated=self.updated,
             messages=len(self.messages),
             content=json_bytes(content),
             text="\n".join(chain.from_iterable(map(_texts, every))),

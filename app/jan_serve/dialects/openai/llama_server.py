@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final, NotRequired
+from typing import Annotated, Final, NotRequired
 
 from fastapi import APIRouter
 from pydantic import AliasChoices, Field
@@ -24,7 +24,7 @@ from jan_serve.core.request import (
     TokenPrompt,
 )
 from jan_serve.dialects.openai.chat.parse import chat_request
-from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest, Timings
+from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest, PromptProgress, Timings
 from jan_serve.dialects.openai.dialect import OpenAIParts
 from jan_serve.dialects.openai.models import add_fact_routes
 from jan_serve.dialects.openai.parse_common import adapter_choices
@@ -171,8 +171,15 @@ class InfillResponse(StopDetail, InfillTokens):
     timings: Timings
 
 
-Chunk = dict[str, Any]
-"""One event of a stream: a piece of the text, or with `stop` the whole answer's other fields."""
+class InfillChunk(InfillTokens):
+    """A piece of the text, in a stream."""
+
+    index: int
+    content: str
+    stop: bool
+    tokens_evaluated: NotRequired[int]
+    timings: NotRequired[Timings]
+    prompt_progress: NotRequired[PromptProgress]
 
 
 class AppliedTemplate(TypedDict):
@@ -314,16 +321,16 @@ class InfillRenderer(FoldedAnswer):
             "samplers": [name for name, letter in SAMPLERS.items() if letter in _letters(body)],
         }
 
-    def chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
         return self._reports.added(event, self._chunks(event), lambda _: _piece(""))
 
-    def _chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
+    def _chunks(self, event: core.GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
         self.add(event)
         match event:
             case core.TextDelta() as delta if delta.text or delta.tokens:
                 yield _piece(delta.text, self._tokens(delta.tokens))
             case core.Completed():
-                yield {**self._final("")}
+                yield self._final("")
             case _:
                 pass
 
@@ -334,7 +341,7 @@ class InfillRenderer(FoldedAnswer):
         return {"tokens": ids, "completion_probabilities": [_probability(token) for token in tokens]}
 
 
-def _piece(text: str, tokens: InfillTokens | None = None) -> Chunk:
+def _piece(text: str, tokens: InfillTokens | None = None) -> InfillChunk:
     return {"index": 0, "content": text, **(tokens or {"tokens": []}), "stop": False}
 
 

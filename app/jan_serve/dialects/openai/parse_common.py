@@ -30,10 +30,6 @@ from jan_serve.dialects.shared.wire_types import MAX_INT, wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 RANDOM_SEED: Final = -1
-_SAME_NAMES: Final = {
-    *("temperature", "top_k", "top_p", "min_p", "repeat_penalty"),
-    *("mirostat_mode", "mirostat_tau", "mirostat_eta"),
-}
 _OTHER_NAMES: Final = {
     "max_completion_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
@@ -149,9 +145,16 @@ def sampling_params(body: SamplingFields, logit_bias: dict[int, float]) -> Sampl
         raise out_of_range("repeat_penalty", 0, f"above 0, up to {limits.MAX_PENALTY:g}")
     require("repeat_penalty", body.repeat_penalty, 0, limits.MAX_PENALTY)
     return SamplingParams(
-        **body.model_dump(include=_SAME_NAMES),
+        temperature=body.temperature,
+        top_k=body.top_k,
+        top_p=body.top_p,
+        min_p=body.min_p,
+        repeat_penalty=body.repeat_penalty,
         presence_penalty=body.presence_penalty or 0.0,
         frequency_penalty=body.frequency_penalty or 0.0,
+        mirostat_mode=body.mirostat_mode,
+        mirostat_tau=body.mirostat_tau,
+        mirostat_eta=body.mirostat_eta,
         seed=None if body.seed in (None, RANDOM_SEED) else body.seed % limits.SEEDS,
         logit_bias=logit_bias,
     )

@@ -184,8 +184,13 @@ def add_llama_routes(router: APIRouter, parts: OpenAIParts) -> None:
     @router.post(LLAMA_PATH, summary="Tokenize", response_model=TokenList)
     async def tokenize(request: Request, body: TokenizedRequest) -> Response:
         """Cut a text into tokens. Also at `/tokenize`, for bodies with `content`."""
-        options = body.model_dump(include={"add_special", "parse_special", "with_pieces"})
-        work = partial(LeasedModel.tokenize, text=body.content, **options)
+        work = partial(
+            LeasedModel.tokenize,
+            text=body.content,
+            add_special=body.add_special,
+            parse_special=body.parse_special,
+            with_pieces=body.with_pieces,
+        )
         found = await _on_model(request, parts, body.model, work)
         if not body.with_pieces:
             return json_reply({"tokens": found.tokens})

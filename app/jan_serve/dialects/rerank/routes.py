@@ -148,10 +148,26 @@ def best_first(scores: Sequence[float], top_n: int | None, *, raw: bool = False)
     return [(index, scores[index] if raw else probability(scores[index])) for index in order]
 
 
-def results(best: Sequence[tuple[int, float]], texts: Sequence[str] | None) -> list[dict[str, object]]:
-    """RankedDocuments. texts: None shows none."""
-    shown = {} if texts is None else {index: {"document": {"text": texts[index]}} for index, _ in best}
-    return [{"index": index, "relevance_score": score, **shown.get(index, {})} for index, score in best]
+def ranked_documents(best: Sequence[tuple[int, float]], texts: Sequence[str] | None) -> list[RankedDocument]:
+    """texts: None shows none."""
+    found: list[RankedDocument] = []
+    for index, score in best:
+        item: RankedDocument = {"index": index, "relevance_score": score}
+        if texts is not None:
+            item["document"] = {"text": texts[index]}
+        found.append(item)
+    return found
+
+
+def text_scores(best: Sequence[tuple[int, float]], texts: Sequence[str] | None) -> list[TextScore]:
+    """texts: None shows none."""
+    found: list[TextScore] = []
+    for index, score in best:
+        item: TextScore = {"index": index, "score": score}
+        if texts is not None:
+            item["text"] = texts[index]
+        found.append(item)
+    return found
 
 
 def rerank_router(services: Services) -> APIRouter:
@@ -173,17 +189,14 @@ def rerank_router(services: Services) -> APIRouter:
         texts = texts_of(body.documents, "documents") if is_plain else texts_of(body.texts, "texts")
         found = await ranked(request, body, texts, truncate=bool(body.truncate or body.truncation))
         best = best_first(found.raw, body.top_n, raw=bool(body.raw_scores))
-        is_shown = body.return_documents or body.return_text
+        shown = texts if body.return_documents or body.return_text else None
         if not is_plain:
-            scores: list[TextScore] = [{"index": index, "score": score} for index, score in best]
-            for row in scores if is_shown else ():
-                row["text"] = texts[row["index"]]
-            return json_reply(scores)
+            return json_reply(text_scores(best, shown))
         reply = {
             "model": body.model or found.model,
             "object": "list",
             "usage": {"prompt_tokens": found.prompt_tokens, "total_tokens": found.prompt_tokens},
-            "results": results(best, texts if is_shown else None),
+            "results": ranked_documents(best, shown),
         }
         return json_reply(reply)
 
@@ -212,7 +225,9 @@ def rerank_router(services: Services) -> APIRouter:
         found = await ranked(request, body, texts, truncate=True)
         reply = {
             "id": str(uuid.uuid4()),
-            "results": results(best_first(found.raw, body.top_n), texts if body.return_documents else None),
+            "results": ranked_documents(
+                best_first(found.raw, body.top_n), texts if body.return_documents else None
+            ),
             "meta": {
                 "api_version": {"version": "2"},
                 "billed_units": {"search_units": 1},

@@ -11,7 +11,7 @@ from typing import Any, Literal, NotRequired, Protocol, TypeVar
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
 
 from jan_serve.core import events as core
 from jan_serve.core.closing import closing
@@ -74,6 +74,17 @@ class Renderer(WholeRenderer, Protocol):
         ...
 
 
+class Framing(TypedDict, total=False):
+    """Options of `frames_of`.
+
+    done: ends a stream that succeeded; with done_after_error, also one that failed. framed: encodes a value.
+    """
+
+    done: bytes
+    done_after_error: bool
+    framed: Callable[[Any], bytes]
+
+
 Chunks = Callable[[core.GenerationEvent], Iterable[object]]
 """What renders an event of a stream; see `Renderer.chunks`."""
 
@@ -86,7 +97,7 @@ async def answer(
     streams: StreamSettings,
     *,
     stream: bool | None,
-    **framing: Any,
+    **framing: Unpack[Framing],
 ) -> Response:
     """See `answer_stream` where the request wants a stream, else as `answer_whole`."""
     if not stream:
@@ -114,12 +125,9 @@ async def answer_stream(
     chunks: Chunks,
     render_error: Callable[[Problem], object],
     streams: StreamSettings,
-    **framing: Any,
+    **framing: Unpack[Framing],
 ) -> Response:
-    """Wait for the first event: an error before it still sets the status. Raises as `answer_whole`.
-
-    framing: `done`, `done_after_error` and `framed` of `frames_of`.
-    """
+    """Wait for the first event: an error before it still sets the status. Raises as `answer_whole`."""
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))

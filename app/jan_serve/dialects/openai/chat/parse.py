@@ -116,17 +116,25 @@ def _message(message: wire.ChatMessage, index: int) -> core.Message:
     if isinstance(message, wire.AssistantMessage):
         own, thought = _without_thoughts(own)
     content = _content(own, f"messages[{index}].content", core.IMAGE_NOTE if is_result else None)
-    more: dict[str, Any] = {}
-    if isinstance(message, wire.AssistantMessage):
-        content = _with_refusal(content, message.refusal)
-        more = {
-            "tool_calls": _tool_calls(message),
-            "reasoning_content": earlier_thought(message) or thought,
-        }
-    elif isinstance(message, wire.ToolMessage):
-        more = {"tool_call_id": message.tool_call_id}
-    role = "system" if message.role == "developer" else message.role
-    return core.Message(role=role, content=content, name=message.name, **more)
+    match message:
+        case wire.SystemMessage():
+            return core.Message(role="system", content=content, name=message.name)
+        case wire.UserMessage():
+            return core.Message(role="user", content=content, name=message.name)
+        case wire.AssistantMessage():
+            return core.Message(
+                role="assistant",
+                content=_with_refusal(content, message.refusal),
+                name=message.name,
+                tool_calls=_tool_calls(message),
+                reasoning_content=earlier_thought(message) or thought,
+            )
+        case wire.ToolMessage():
+            return core.Message(
+                role="tool", content=content, tool_call_id=message.tool_call_id, name=message.name
+            )
+        case wire.FunctionMessage():
+            return core.Message(role="function", content=content, name=message.name)
 
 
 def _without_thoughts(content: wire.Content) -> tuple[wire.Content, str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -28,9 +27,6 @@ from jan_serve.dialects.shared.answers import FoldedAnswer, FoldedChoice, answer
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.resumable import ResumableStreams
 from jan_serve.http.sse import STREAMED
-
-Chunk = dict[str, Any]
-"""One event of a stream: `chat.completion.chunk` of OpenAI's API."""
 
 
 class ChatRenderer(FoldedAnswer):
@@ -90,50 +86,54 @@ class ChatRenderer(FoldedAnswer):
             return "function_call"
         return "stop" if reason == "abort" else reason
 
-    def chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[wire.ChatCompletionChunk]:
         return self._reports.added(event, self._chunks(event), self._opening)
 
-    def _opening(self, prompt: int) -> Chunk:
+    def _opening(self, prompt: int) -> wire.ChatCompletionChunk:
         return self._chunk(prompt, {"role": "assistant", "content": ""})
 
-    def _chunks(self, event: core.GenerationEvent) -> Iterator[Chunk]:
+    def _chunks(self, event: core.GenerationEvent) -> Iterator[wire.ChatCompletionChunk]:
         match event:
             case core.Started():
                 self._head.served_by(event.model)
                 for index in range(len(self.choices)):
                     yield self._opening(index)
-            case core.TextDelta() | core.ReasoningDelta() if event.text or (
-                self._has_logprobs and event.tokens
-            ):
-                member = "content" if isinstance(event, core.TextDelta) else "reasoning_content"
-                yield self._chunk(event.index, {member: event.text}, tokens=event.tokens)
+            case core.TextDelta() if event.text or (self._has_logprobs and event.tokens):
+                yield self._chunk(event.index, {"content": event.text}, tokens=event.tokens)
+            case core.ReasoningDelta() if event.text or (self._has_logprobs and event.tokens):
+                yield self._chunk(event.index, {"reasoning_content": event.text}, tokens=event.tokens)
             case core.ToolCallDelta():
                 yield self._chunk(event.index, self._call_delta(event))
             case core.Finished():
                 yield self._chunk(event.index, {}, finished=event)
             case core.Completed() if self._include_usage:
-                counts = {"usage": usage_of(event.usage), "timings": timings_of(event)}
-                yield self._shell([]) | counts
+                yield {
+                    **self._shell([]),
+                    "usage": usage_of(event.usage),
+                    "timings": timings_of(event),
+                }
             case _:
                 pass
 
-    def _call_delta(self, delta: core.ToolCallDelta) -> dict[str, Any]:
-        """The name comes once, with the id and the type; the arguments come in pieces."""
-        name = {} if delta.name is None else {"name": delta.name}
-        function = {**name, "arguments": delta.arguments}
+    def _call_delta(self, delta: core.ToolCallDelta) -> wire.Delta:
+        function: wire.FunctionFragment = {"arguments": delta.arguments}
+        if delta.name is not None:
+            function = {"name": delta.name, "arguments": delta.arguments}
         if self._functions:
             return {"function_call": function}
-        own = {} if delta.id is None else {"id": delta.id, "type": "function"}
-        return {"tool_calls": [{"index": delta.call_index, **own, "function": function}]}
+        fragment: wire.ToolCallFragment = {"index": delta.call_index, "function": function}
+        if delta.id is not None:
+            fragment = {"index": delta.call_index, "id": delta.id, "type": "function", "function": function}
+        return {"tool_calls": [fragment]}
 
     def _chunk(
         self,
         index: int,
-        delta: dict[str, Any],
+        delta: wire.Delta,
         *,
         tokens: tuple[core.TokenInfo, ...] = (),
         finished: core.Finished | None = None,
-    ) -> Chunk:
+    ) -> wire.ChatCompletionChunk:
         return self._shell(
             [
                 {
@@ -146,17 +146,18 @@ class ChatRenderer(FoldedAnswer):
             ]
         )
 
-    def _shell(self, choices: list[dict[str, Any]]) -> Chunk:
-        """usage: absent unless requested; null in all chunks but the last."""
-        return {
+    def _shell(self, choices: list[wire.ChunkChoice]) -> wire.ChatCompletionChunk:
+        shell: wire.ChatCompletionChunk = {
             "id": self._head.id,
             "model": self._head.model,
             "created": self._head.created,
             "object": "chat.completion.chunk",
             "system_fingerprint": FINGERPRINT,
             "choices": choices,
-            **({"usage": None} if self._include_usage else {}),
         }
+        if self._include_usage:
+            shell["usage"] = None
+        return shell
 
 
 def add_routes(router: APIRouter, parts: OpenAIParts) -> None:

@@ -362,3 +362,50 @@ class CreateChatCompletionResponse(TypedDict):
 class ChatInputTokens(TypedDict):
     object: Literal["response.input_tokens"]
     input_tokens: int
+
+
+class FunctionFragment(TypedDict):
+    """Part of a call: the name comes once, the arguments in pieces."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+class ToolCallFragment(TypedDict):
+    """Part of the call number `index`. Id and type come with the name."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: FunctionFragment
+
+
+class Delta(TypedDict):
+    """The next piece of an answer: first the role, then thoughts, text and calls; empty with the finish reason."""
+
+    role: NotRequired[Literal["assistant"]]
+    content: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCallFragment]]
+    function_call: NotRequired[FunctionFragment]
+
+
+class ChunkChoice(StopDetail):
+    index: int
+    delta: Delta
+    logprobs: ChatLogprobs | None
+    finish_reason: str | None
+
+
+class ChatCompletionChunk(TypedDict):
+    """One event of a stream. usage: absent unless requested; null in all events but the last."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChunkChoice]
+    usage: NotRequired[Usage | None]
+    timings: NotRequired[Timings]
+    prompt_progress: NotRequired[PromptProgress]
