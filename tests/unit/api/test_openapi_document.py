@@ -41,6 +41,7 @@ async def test_replies_name_their_members() -> None:
     card = reply("/lmdeploy/v1/models")["properties"]["data"]["items"]["$ref"].rsplit("/", 1)[1]
     permission = document["components"]["schemas"][card]["properties"]["permission"]["items"]
     assert permission == {"$ref": "#/components/schemas/Permission"}
+    assert reply("/v1/responses/{response_id}/input_items")["title"] == "ItemPage"
 
 
 async def test_the_first_document_is_made_while_others_are_served() -> None:

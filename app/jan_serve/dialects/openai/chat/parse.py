@@ -17,7 +17,7 @@ from jan_serve.dialects.openai.parse_common import (
     stop_conditions,
     template_kwargs,
 )
-from jan_serve.dialects.openai.responses.tools import custom_arguments
+from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.openai.wire_common import Effort
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import require

@@ -20,11 +20,11 @@ from jan_serve.core.events import Completed
 from jan_serve.core.trace import begin_trace
 from jan_serve.core.transcript import current
 from jan_serve.dialects.openai.render_common import ReplyFacts
-from jan_serve.dialects.openai.responses.items import Event, ResponseBody
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
+from jan_serve.dialects.openai.responses.wire_reply import Event, ResponseBody
 from jan_serve.errors import Draining, InvalidState, JanServeError, StoreError
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.errors import logged_problem, unexpected_problem

@@ -1,4 +1,4 @@
-"""The output items of an answer: their forms, and how each is built with the events of its stream. Pure.
+"""Builds the output items of an answer and their stream events. Pure.
 
 An item opens, grows and closes; one is open at a time. Events have no sequence numbers yet.
 """
@@ -8,151 +8,26 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Any, NamedTuple
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.transcript import random_uuid
-from jan_serve.dialects.openai.chat.wire import PromptTokensDetails, Timings, TokenLogprob
+from jan_serve.dialects.openai.chat.wire import TokenLogprob
 from jan_serve.dialects.openai.render_common import chat_logprobs
-from jan_serve.dialects.openai.responses.tools import Callee, CustomInput
+from jan_serve.dialects.openai.responses.custom_input import CustomInput
+from jan_serve.dialects.openai.responses.tools import Callee
+from jan_serve.dialects.openai.responses.wire_reply import (
+    Event,
+    ItemStatus,
+    OutputCustomCall,
+    OutputFunctionCall,
+    OutputItem,
+    OutputMessage,
+    OutputReasoning,
+    OutputText,
+    ReasoningPart,
+)
 from jan_serve.dialects.shared.thinking_fields import THOUGHT
-
-Event = dict[str, Any]
-"""A stream event: a `type` and the fields of that type."""
-
-ItemStatus = Literal["in_progress", "completed", "incomplete"]
-Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
-
-
-class OutputText(TypedDict):
-    type: Literal["output_text"]
-    text: str
-    annotations: list[Any]
-    logprobs: list[TokenLogprob]
-
-
-class OutputMessage(TypedDict):
-    id: str
-    type: Literal["message"]
-    status: ItemStatus
-    role: Literal["assistant"]
-    content: list[OutputText]
-
-
-class ReasoningPart(TypedDict):
-    type: Literal["reasoning_text", "summary_text"]
-    text: str
-
-
-class OutputReasoning(TypedDict):
-    """A thought. encrypted_content: the same text to send back; only on request."""
-
-    id: str
-    type: Literal["reasoning"]
-    status: ItemStatus
-    summary: list[ReasoningPart]
-    content: list[ReasoningPart]
-    encrypted_content: NotRequired[str]
-
-
-class OutputFunctionCall(TypedDict):
-    """arguments: JSON text."""
-
-    id: str
-    type: Literal["function_call"]
-    status: ItemStatus
-    call_id: str
-    name: str
-    arguments: str
-    namespace: NotRequired[str]
-
-
-class OutputCustomCall(TypedDict):
-    id: str
-    type: Literal["custom_tool_call"]
-    status: ItemStatus
-    call_id: str
-    name: str
-    input: str
-    namespace: NotRequired[str]
-
-
-OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustomCall
-
-
-class InputTokensDetails(PromptTokensDetails):
-    """cache_write_tokens: computed tokens, now in the prefix cache."""
-
-    cache_write_tokens: int
-
-
-class OutputTokensDetails(TypedDict):
-    reasoning_tokens: int
-
-
-class ResponseUsage(TypedDict):
-    input_tokens: int
-    input_tokens_details: InputTokensDetails
-    output_tokens: int
-    output_tokens_details: OutputTokensDetails
-    total_tokens: int
-
-
-class IncompleteDetails(TypedDict):
-    """Why an answer is incomplete; null if it was aborted."""
-
-    reason: Literal["max_output_tokens"] | None
-
-
-class ResponseError(TypedDict):
-    code: str
-    message: str
-
-
-class ResponseBody(TypedDict):
-    """An answer with the parameters of its request.
-
-    Sampling values are the request's or the API's defaults; the model's configured defaults are not shown.
-    """
-
-    id: str
-    object: Literal["response"]
-    created_at: int
-    completed_at: int | None
-    status: Status
-    error: ResponseError | None
-    incomplete_details: IncompleteDetails | None
-    instructions: str | None
-    model: str
-    output: list[OutputItem]
-    usage: ResponseUsage | None
-    previous_response_id: str | None
-    store: bool
-    background: bool
-    max_output_tokens: int | None
-    max_tool_calls: int | None
-    parallel_tool_calls: bool
-    tool_choice: Any
-    tools: list[dict[str, Any]]
-    text: dict[str, Any]
-    reasoning: dict[str, Any]
-    temperature: float
-    top_p: float
-    presence_penalty: float
-    frequency_penalty: float
-    top_logprobs: int
-    truncation: Literal["auto", "disabled"]
-    metadata: dict[str, str]
-    service_tier: Literal["default"]
-    prompt_cache_key: str | None
-    safety_identifier: str | None
-    user: str | None
-    timings: NotRequired[Timings]
-    """Times of an answer that has ended, as in a chat."""
-    warnings: NotRequired[list[str]]
-    """Parts of the request that are enforced only partly, if there are any."""
 
 
 def new_id(prefix: str) -> str:
@@ -319,14 +194,25 @@ class CallWriter(OpenItem):
         yield self._item_event("done", self.item(status))
 
     def item(self, status: ItemStatus) -> OutputItem:
-        item: Any = {
-            "id": self._id,
-            "type": "custom_tool_call" if self._callee.custom else "function_call",
-            "status": status,
-            "call_id": self._call_id,
-            "name": self._callee.name,
-            "input" if self._callee.custom else "arguments": self._text,
-        }
+        item: OutputFunctionCall | OutputCustomCall = (
+            {
+                "id": self._id,
+                "type": "custom_tool_call",
+                "status": status,
+                "call_id": self._call_id,
+                "name": self._callee.name,
+                "input": self._text,
+            }
+            if self._callee.custom
+            else {
+                "id": self._id,
+                "type": "function_call",
+                "status": status,
+                "call_id": self._call_id,
+                "name": self._callee.name,
+                "arguments": self._text,
+            }
+        )
         if self._callee.namespace is not None:
             item["namespace"] = self._callee.namespace
         return item

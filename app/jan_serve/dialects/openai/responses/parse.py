@@ -21,7 +21,8 @@ from jan_serve.dialects.openai.parse_common import (
     template_kwargs,
 )
 from jan_serve.dialects.openai.responses import wire
-from jan_serve.dialects.openai.responses.tools import ToolBook, custom_arguments, flat_name
+from jan_serve.dialects.openai.responses.custom_input import custom_arguments
+from jan_serve.dialects.openai.responses.tools import ToolBook, flat_name
 from jan_serve.dialects.shared.thinking_fields import SUMMARY, THOUGHT, UNREAD_THOUGHT
 from jan_serve.dialects.shared.wire_types import wrong
 from jan_serve.errors import InvalidRequest, UnsupportedContent

@@ -1,22 +1,26 @@
-"""Renders an answer of /v1/responses, as a stream and whole, and a compacted conversation."""
+"""Renders an answer of /v1/responses, as a stream and whole."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any, Final, Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Any
 
 from jan_serve.core import events as core
 from jan_serve.dialects.openai.render_common import ReplyFacts, Reports, timings_of
 from jan_serve.dialects.openai.responses import items
 from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, TextConfig
-from jan_serve.dialects.shared.answers import FoldedAnswer, StopDetail, stop_detail
-from jan_serve.dialects.shared.thinking_fields import SUMMARY
-from jan_serve.errors import EngineFailure
+from jan_serve.dialects.openai.responses.wire_reply import (
+    Event,
+    ItemStatus,
+    OutputItem,
+    ResponseBody,
+    ResponseUsage,
+    Status,
+)
+from jan_serve.dialects.shared.answers import StopDetail, stop_detail
 from jan_serve.http.errors import Problem
 
 
@@ -40,7 +44,7 @@ class ResponseEvents:
         head: ReplyFacts,
         body: CreateResponseRequest,
         parsed: ParsedResponse,
-        keep: Callable[[items.ResponseBody], None] = lambda _: None,
+        keep: Callable[[ResponseBody], None] = lambda _: None,
     ) -> None:
         """keep: called with the finished answer before it is sent."""
         self._head = head
@@ -48,47 +52,47 @@ class ResponseEvents:
         self._parsed = parsed
         self._keep = keep
         self._sequence = 0
-        self._done: list[items.OutputItem] = []
+        self._done: list[OutputItem] = []
         self._open: items.OpenItem | None = None
         self._reason: core.FinishReason = "stop"
         self._detail: StopDetail = {}
         self._warnings: list[str] = []
-        self._last: items.Event = {}
+        self._last: Event = {}
         self._reports = Reports(body)
 
     def add(self, event: core.GenerationEvent) -> None:
         for rendered in self.chunks(event):
             self._last = rendered
 
-    def body(self) -> items.ResponseBody:
+    def body(self) -> ResponseBody:
         """The `response` of the last event that `add` rendered."""
         return self._last["response"]
 
-    def chunks(self, event: core.GenerationEvent) -> Iterator[items.Event]:
+    def chunks(self, event: core.GenerationEvent) -> Iterator[Event]:
         for rendered in self._reports.added(event, self._events(event), self._in_progress):
             yield self._numbered(rendered)
 
-    def queued(self) -> list[items.Event]:
+    def queued(self) -> list[Event]:
         """The first events of an answer in the background. Others follow once it is accepted."""
         response = self._response("queued", [])
         kinds = "response.created", "response.queued"
         return [self._numbered({"type": kind, "response": response}) for kind in kinds]
 
-    def cancelled(self) -> items.Event:
+    def cancelled(self) -> Event:
         """The last event of an answer that its owner ended. The API has none of its own for it."""
         response = self._response("cancelled", self._output("incomplete"))
         return self._numbered({"type": "response.incomplete", "response": response})
 
-    def failed(self, problem: Problem) -> items.Event:
+    def failed(self, problem: Problem) -> Event:
         """The last event of an answer that failed."""
         response = self._response("failed", self._output("incomplete"))
         response["error"] = {"code": _error_code(problem), "message": problem.message}
         return self._numbered({"type": "response.failed", "response": response})
 
-    def _in_progress(self, _prompt: int = 0) -> items.Event:
+    def _in_progress(self, _prompt: int = 0) -> Event:
         return {"type": "response.in_progress", "response": self._response("in_progress", [])}
 
-    def _events(self, event: core.GenerationEvent) -> Iterator[items.Event]:
+    def _events(self, event: core.GenerationEvent) -> Iterator[Event]:
         match event:
             case core.Started() as started:
                 self._head.served_by(started.model)
@@ -126,8 +130,8 @@ class ResponseEvents:
             case _:
                 pass
 
-    def _end(self, completed: core.Completed) -> items.Event:
-        status: items.Status = "completed" if self._is_whole else "incomplete"
+    def _end(self, completed: core.Completed) -> Event:
+        status: Status = "completed" if self._is_whole else "incomplete"
         response = self._response(status, self._done)
         response["usage"] = response_usage(completed.usage)
         response["timings"] = timings_of(completed)
@@ -148,24 +152,24 @@ class ResponseEvents:
         """The place of the next item."""
         return items.Place(self._head.id, len(self._done) + (self._open is not None))
 
-    def _opened(self, item: items.OpenItem) -> Iterator[items.Event]:
+    def _opened(self, item: items.OpenItem) -> Iterator[Event]:
         yield from self._closed("completed")
         self._open = item
         yield from item.opening()
 
-    def _closed(self, status: items.ItemStatus) -> Iterator[items.Event]:
+    def _closed(self, status: ItemStatus) -> Iterator[Event]:
         if self._open is not None:
             yield from self._open.closing(status)
             self._done.append(self._open.item(status))
             self._open = None
 
-    def _output(self, status: items.ItemStatus) -> list[items.OutputItem]:
+    def _output(self, status: ItemStatus) -> list[OutputItem]:
         return [*self._done, *([self._open.item(status)] if self._open is not None else ())]
 
-    def _response(self, status: items.Status, output: list[items.OutputItem]) -> items.ResponseBody:
+    def _response(self, status: Status, output: list[OutputItem]) -> ResponseBody:
         """The answer so far, with the request's parameters."""
         body, choice = self._body, self._body.tool_choice
-        response: items.ResponseBody = {
+        response: ResponseBody = {
             "id": self._head.id,
             "object": "response",
             "created_at": self._head.created,
@@ -203,13 +207,13 @@ class ResponseEvents:
             response["warnings"] = self._warnings
         return response
 
-    def _numbered(self, event: items.Event) -> items.Event:
+    def _numbered(self, event: Event) -> Event:
         numbered = {"type": event["type"], "sequence_number": self._sequence, **event}
         self._sequence += 1
         return numbered
 
 
-def response_usage(usage: core.Usage) -> items.ResponseUsage:
+def response_usage(usage: core.Usage) -> ResponseUsage:
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {
@@ -227,56 +231,3 @@ def _error_code(problem: Problem) -> str:
     if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
         return "rate_limit_exceeded"
     return "server_error" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else problem.code
-
-
-SUMMARY_TASK: Final = (
-    "The conversation above is about to be replaced by a summary of it. Write that summary for the one who goes on with"
-    " the work: the goal and the wishes of the user, what is done and decided and why, what was found out (files,"
-    " commands, values, errors), what is left to do, and the next step. Write the summary alone, and call no tool."
-)
-
-
-class CompactionBody(TypedDict):
-    """encrypted_content: the summary, in a form that only this server reads. Nothing is encrypted."""
-
-    id: str
-    type: Literal["compaction"]
-    encrypted_content: str
-
-
-class CompactedResponse(TypedDict):
-    """The conversation in short: its messages but those of the assistant, and a summary of the rest."""
-
-    id: str
-    object: Literal["response.compaction"]
-    created_at: int
-    output: list[dict[str, Any] | CompactionBody]
-    usage: items.ResponseUsage
-    model: NotRequired[str]
-
-
-class CompactionRenderer(FoldedAnswer):
-    def __init__(self, head: ReplyFacts, kept: list[dict[str, Any]]) -> None:
-        super().__init__()
-        self._head = head
-        self._kept = kept
-
-    def body(self) -> CompactedResponse:
-        """Raises EngineFailure if the model wrote nothing: the conversation would be lost."""
-        self._head.served_by(self.started.model)
-        summary = self.choices[0].text.strip()
-        if not summary:
-            raise EngineFailure("The model wrote no summary of the conversation.")
-        compaction: CompactionBody = {
-            "id": items.new_id("cmp"),
-            "type": "compaction",
-            "encrypted_content": SUMMARY.packed(summary),
-        }
-        return {
-            "id": self._head.id,
-            "object": "response.compaction",
-            "created_at": self._head.created,
-            "model": self._head.model,
-            "output": [*self._kept, compaction],
-            "usage": response_usage(self.completed.usage),
-        }

@@ -12,28 +12,29 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.transcript import started_s
-from jan_serve.dialects.openai.chat.wire import ChatInputTokens
 from jan_serve.dialects.openai.dialect import OpenAIParts
-from jan_serve.dialects.openai.render_common import Page, ReplyFacts, page
+from jan_serve.dialects.openai.render_common import ReplyFacts, page
 from jan_serve.dialects.openai.responses.background import Asked, StoredResponses
-from jan_serve.dialects.openai.responses.items import ResponseBody, new_id
-from jan_serve.dialects.openai.responses.parse import response_request
-from jan_serve.dialects.openai.responses.render import (
-    SUMMARY_TASK,
+from jan_serve.dialects.openai.responses.compaction import (
     CompactedResponse,
     CompactionRenderer,
-    ResponseEvents,
-)
-from jan_serve.dialects.openai.responses.wire import (
     CompactResponseRequest,
-    CreateResponseRequest,
-    InputItem,
-    MessageItem,
+    kept_items,
+    task,
+)
+from jan_serve.dialects.openai.responses.items import new_id
+from jan_serve.dialects.openai.responses.parse import response_request
+from jan_serve.dialects.openai.responses.render import ResponseEvents
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem, MessageItem
+from jan_serve.dialects.openai.responses.wire_reply import (
+    DeletedResponse,
+    InputTokens,
+    ItemPage,
+    ResponseBody,
 )
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer, answer_whole
@@ -45,12 +46,6 @@ from jan_serve.http.errors import HttpError, Problem, http_problem
 from jan_serve.http.replies import json_reply, named_frame
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import STREAMED, EventStream
-
-
-class DeletedResponse(TypedDict):
-    id: str
-    object: Literal["response"]
-    deleted: Literal[True]
 
 
 def add_routes(router: APIRouter, parts: OpenAIParts) -> None:
@@ -97,17 +92,16 @@ def _making_routes(router: APIRouter, parts: OpenAIParts, answers: StoredRespons
     @router.post("/v1/responses/compact", summary="Compact a conversation", response_model=CompactedResponse)
     async def compact_response(request: Request, body: CompactResponseRequest) -> Response:
         """Replace a conversation by its user's messages and a summary, which the next request sends as input."""
-        asked = await _asked(body.asking(), answers, MessageItem(role="user", content=SUMMARY_TASK))
+        asked = await _asked(body.asking(), answers, task())
         head = ReplyFacts(new_id("resp"), int(time.time()), body.model)
         items = (*asked.earlier, *asked.items)
         if not items:
             raise wrong("input", "there is no conversation to compact")
-        kept = [item for item in items if isinstance(item, MessageItem) and item.role != "assistant"]
-        renderer = CompactionRenderer(head, _shown_items(head.id, kept))
+        renderer = CompactionRenderer(head, _shown_items(head.id, kept_items(items)))
         with _renamed_fields():
             return await answer_whole(request, service.generate(asked.parsed.generation), renderer)
 
-    @router.post("/v1/responses/input_tokens", summary="Input tokens", response_model=ChatInputTokens)
+    @router.post("/v1/responses/input_tokens", summary="Input tokens", response_model=InputTokens)
     async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
         """Count the prompt tokens of the conversation, including tools."""
         generation = (await _asked(body, answers)).parsed.generation
@@ -149,7 +143,7 @@ def _reading_routes(router: APIRouter, parts: OpenAIParts, answers: StoredRespon
             return EventStream(_each(whole.behind(after)), streams)
         return Response(whole.reply, media_type="application/json")
 
-    @router.get("/v1/responses/{response_id}/input_items", summary="Input items", response_model=Page)
+    @router.get("/v1/responses/{response_id}/input_items", summary="Input items", response_model=ItemPage)
     async def list_input_items(
         response_id: str,
         after: str | None = None,

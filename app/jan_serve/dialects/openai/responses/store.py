@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 from pydantic import TypeAdapter
 
-from jan_serve.dialects.openai.responses.items import ResponseBody
 from jan_serve.dialects.openai.responses.wire import InputItem, ReferenceItem
+from jan_serve.dialects.openai.responses.wire_reply import ResponseBody
 from jan_serve.http.replies import json_bytes
 
 _ITEM: Final[TypeAdapter[InputItem]] = TypeAdapter(InputItem)

@@ -390,22 +390,3 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
     prompt: Any = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
-
-
-class CompactResponseRequest(CreateResponseRequest):
-    """A conversation to sum up, in the form of a request that would continue it."""
-
-    input: Annotated[Input, Field(description="As in `/v1/responses`. May be absent.")] = Field(
-        default_factory=list[InputItem]
-    )
-
-    def asking(self) -> CreateResponseRequest:
-        """The request for the summary: the prompt begins as the session's does, tools included, and is in the cache."""
-        no_include: list[str] = []
-        plain = {
-            "tool_choice": "auto",
-            "text": TextConfig(),
-            "reasoning": Reasoning(effort="none"),
-            "include": no_include,
-        }
-        return self.model_copy(update=plain)

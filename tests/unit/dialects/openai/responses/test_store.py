@@ -5,10 +5,10 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
-from jan_serve.dialects.openai.responses.items import OutputMessage, OutputText, ResponseBody
 from jan_serve.dialects.openai.responses.parse import History
 from jan_serve.dialects.openai.responses.store import ResponseStore
 from jan_serve.dialects.openai.responses.wire import InputItem, MessageItem
+from jan_serve.dialects.openai.responses.wire_reply import OutputMessage, OutputText, ResponseBody
 
 A, B = "a key", "another key"
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)

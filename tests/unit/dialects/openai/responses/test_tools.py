@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from jan_serve.core.messages import Tool, ToolChoice
-from jan_serve.dialects.openai.responses.tools import Callee, CustomInput, ToolBook, custom_arguments
+from jan_serve.dialects.openai.responses.custom_input import CustomInput, custom_arguments
+from jan_serve.dialects.openai.responses.tools import Callee, ToolBook
 from jan_serve.dialects.openai.responses.wire import ToolChoice as WireChoice
 from jan_serve.dialects.openai.responses.wire import Tools
 from jan_serve.errors import InvalidRequest
