@@ -16,7 +16,6 @@ import msgspec
 
 from jan_serve.core.transcript import Transcript
 from jan_serve.errors import InvalidState, JanServeError, StoreError, shortage
-from jan_serve.journal.answers import Log, LogWriter, Work, forget_log
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import (
     Batch,
@@ -30,6 +29,7 @@ from jan_serve.journal.batches import (
     State,
 )
 from jan_serve.journal.files import new_file
+from jan_serve.journal.logs import Log, LogWriter, Work, forget_log
 from jan_serve.journal.tables import KEPT_S
 
 logger = logging.getLogger(__name__)

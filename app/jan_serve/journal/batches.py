@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from jan_serve.journal.answers import Log, Work, find_log
 from jan_serve.journal.files import StoredFile, insert_file
+from jan_serve.journal.logs import Log, Work, find_log
 from jan_serve.journal.tables import (
     ENDED,
     IS_OPEN,

@@ -1,5 +1,7 @@
 """Reads the file of MCP servers, in the form of Claude Desktop: `{"mcpServers": {NAME: {"command": …}}}`.
-Only this file names servers: a command in it runs as this user."""
+
+Only this file names servers: a command in it runs as this user.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _HTTP: Final = ("http", "streamable-http", "streamableHttp")
 
 class McpServer(msgspec.Struct, frozen=True):
     """An entry of the file. Either `command`, for a child process that speaks on its pipes, or `url` is not empty.
-    env: added to a few variables of this process. The other names of an entry belong to other programs."""
+
+    env: added to a few variables of this process. The other names of an entry belong to other programs.
+    """
 
     name: str = ""
     command: str = ""

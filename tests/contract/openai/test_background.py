@@ -19,8 +19,8 @@ from jan_serve.core.caller import client as caller
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import EngineCrashed, InsufficientStorage
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
-from jan_serve.journal.answers import Log, Work, add_log
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.logs import Log, Work, add_log
 from tests.support.clients.response_events import Event, events_of
 from tests.support.engine.fake_client import (
     FakeClient,
@@ -495,7 +495,7 @@ async def test_nothing_is_kept_behind_events_that_the_journal_has_not_taken(
             raise InsufficientStorage("full for a moment")
         await add_log(journal, work, log)
 
-    monkeypatch.setattr("jan_serve.journal.answers.add_log", full_once)
+    monkeypatch.setattr("jan_serve.journal.logs.add_log", full_once)
     async with journaled_server(tmp_path, models(saying("a ", "b ", "c ", "d "))) as client:
         response = await ended(client, (await client.post(PATH, json=BODY)).json()["id"])
         assert text_of(response) == "a b c d "

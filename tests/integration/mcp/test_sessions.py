@@ -13,9 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
+from jan_serve.mcp.results import MAX_TEXT
 from jan_serve.mcp.server_file import McpServer, read_servers
 from jan_serve.mcp.sessions import McpLimits, McpServers
-from jan_serve.mcp.tools import MAX_TEXT, MAX_TOOLS
+from jan_serve.mcp.tools import MAX_TOOLS
 from tests.support.servers.mcp_server import LIES, NAMES, entry, http_server
 
 pytestmark = pytest.mark.anyio

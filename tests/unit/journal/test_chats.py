@@ -15,6 +15,7 @@ import pytest
 
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal import chats as chats_module
+from jan_serve.journal.chat_words import excerpt, searchable
 from jan_serve.journal.chats import (
     RESTORABLE_MS,
     ChatQuery,
@@ -22,8 +23,6 @@ from jan_serve.journal.chats import (
     ChatTable,
     ChatToStore,
     Conflict,
-    excerpt,
-    searchable,
 )
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.schema import CHATS, CHATS_FILE

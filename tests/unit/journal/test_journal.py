@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import JournalUnusable, StoreError
-from jan_serve.journal.answers import AnswerTable, Log, OpenAnswer, WholeAnswer, Work, add_log, find_log
+from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import Batch, BatchFacts, BatchTable, Line, Reply
 from jan_serve.journal.journal import FILE_NAME, Journal
+from jan_serve.journal.logs import Log, Work, add_log, find_log
 from jan_serve.journal.schema import MIGRATIONS
 
 pytestmark = pytest.mark.anyio

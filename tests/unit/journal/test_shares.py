@@ -10,10 +10,11 @@ import pytest
 
 from jan_serve.core.caller import salt_of
 from jan_serve.errors import InsufficientStorage
-from jan_serve.journal.answers import AnswerTable, Log, OpenAnswer, Work, add_log
+from jan_serve.journal.answers import AnswerTable, OpenAnswer
 from jan_serve.journal.batches import Batch, BatchFacts, BatchTable, Line, Reply
 from jan_serve.journal.files import FileTable, new_file
 from jan_serve.journal.journal import FILE_NAME, Journal
+from jan_serve.journal.logs import Log, Work, add_log
 
 pytestmark = pytest.mark.anyio
 

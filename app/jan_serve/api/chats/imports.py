@@ -1,4 +1,9 @@
-"""Exports of chats as chats to store: ours, llama.cpp's page, Open WebUI, ChatGPT. Nothing in them is trusted. Pure."""
+"""Exports of chats, our own and those of other pages, as chats to store. Pure.
+
+Read are: llama.cpp's page (`conv` and `messages`), Open WebUI (`chat`), ChatGPT (`mapping`). Their ids become ours, so
+that the same file brings nothing twice. Nothing in a file is trusted: what is not of the expected type is left out, and
+the whole is judged as any other chat.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,8 @@ from typing import Any, Final, cast
 import msgspec
 from pydantic import ValidationError
 
-from jan_serve.api.chats.wire import ID, MAX_BRANCHES, MAX_TITLE, ExportedChat
+from jan_serve.api.chats.branches import Node, line_of
+from jan_serve.api.chats.wire import ID, MAX_TITLE, ExportedChat
 from jan_serve.errors import InvalidRequest
 from jan_serve.journal.chats import ChatToStore
 
@@ -297,64 +303,3 @@ def _member(value: object, name: str) -> object:
 
 def _objects(values: Iterable[object]) -> Iterable[dict[str, object]]:
     return (cast(dict[str, object], value) for value in values if isinstance(value, dict))
-
-
-_ROOT: Final = ""
-
-
-class Node(msgspec.Struct, frozen=True):
-    """message: None for one that is not shown. parent: empty for none."""
-
-    parent: str
-    message: dict[str, Any] | None
-
-
-def line_of(nodes: Mapping[str, Node], leaf: str) -> list[dict[str, Any]]:
-    """Messages that name their parents as a line, from the first to the leaf or else to the last one, with the other
-    branches as versions.
-
-    What follows no first message, as in a circle, is left out. Raises InvalidRequest for too many branches.
-    """
-    above = dict[str, str]()
-    children = dict[str, list[str]]()
-    for name, node in nodes.items():
-        if node.message is not None:
-            children.setdefault(_shown_above(nodes, node.parent, above), []).append(name)
-    chosen = dict[str, str]()
-    name = _shown_above(nodes, leaf, above)
-    while name != _ROOT and (parent := _shown_above(nodes, nodes[name].parent, above)) not in chosen:
-        chosen[parent] = name
-        name = parent
-    shown = list[dict[str, Any]]()
-    waiting = [(_ROOT, shown, 0)]
-    while waiting:
-        place, line, depth = waiting.pop()
-        if depth > MAX_BRANCHES:
-            raise InvalidRequest(f"it has more than {MAX_BRANCHES} branches of branches")
-        while siblings := children.get(place):
-            place = chosen.get(place, siblings[-1])
-            message = _numbered(nodes, place, siblings)
-            line.append(message)
-            for other in siblings:
-                if other != place:
-                    tail = [_numbered(nodes, other, siblings)]
-                    message.setdefault("versions", []).append(tail)
-                    waiting.append((other, tail, depth + 1))
-    return shown
-
-
-def _numbered(nodes: Mapping[str, Node], name: str, siblings: list[str]) -> dict[str, Any]:
-    number = {"version": siblings.index(name)} if len(siblings) > 1 else {}
-    return {**(nodes[name].message or {}), **number}
-
-
-def _shown_above(nodes: Mapping[str, Node], name: str, above: dict[str, str]) -> str:
-    """The nearest shown message from `name` up. above: what is known of those that are not shown."""
-    passed = list[str]()
-    while (node := nodes.get(name)) is not None and node.message is None and name not in above:
-        above[name] = _ROOT  # a circle ends here
-        passed.append(name)
-        name = node.parent
-    found = above.get(name, name) if name in nodes else _ROOT
-    above.update(dict.fromkeys(passed, found))
-    return found

@@ -17,8 +17,8 @@ import typer
 from jan_serve.cli.errors import WrongUse
 from jan_serve.cli.input import question_keys
 from jan_serve.cli.output import output, shortened
+from jan_serve.mcp.results import ToolResult
 from jan_serve.mcp.server_file import read_servers
-from jan_serve.mcp.tools import ToolResult
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal

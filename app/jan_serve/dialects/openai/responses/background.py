@@ -30,8 +30,9 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.http.errors import logged_problem, unexpected_problem
 from jan_serve.http.replies import json_bytes, named_frame
 from jan_serve.http.request_record import RequestRecord
-from jan_serve.journal.answers import AnswerTable, LogWriter, OpenAnswer, WholeAnswer, Work
+from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
 from jan_serve.journal.background import Background
+from jan_serve.journal.logs import LogWriter, Work
 
 logger = logging.getLogger(__name__)
 
