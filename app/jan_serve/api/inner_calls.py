@@ -1,4 +1,7 @@
-"""Requests of the server to itself: its routes without a socket, and without guards for what was checked before."""
+"""Requests of the server to itself: the routes of the application without a socket and without guards.
+
+For what was checked when it came: the key of a batch stands for its lines, and that of a chat for its answers.
+"""
 
 from __future__ import annotations
 

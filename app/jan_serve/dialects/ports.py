@@ -1,4 +1,7 @@
-"""Protocols of what the server gives to dialects, which import neither `control` nor `supervisor`."""
+"""Protocols of what the server gives to dialects: its models, and the control plane for LMDeploy's routes.
+
+`control` and `supervisor` implement them; dialects never import these.
+"""
 
 from __future__ import annotations
 

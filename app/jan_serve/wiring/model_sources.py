@@ -39,7 +39,10 @@ class ModelSources:
     """The `SourceResolver` of the supervisor and the model profiles of generation. Thread-safe."""
 
     def __init__(self, resolver: ModelResolver, settings: Settings, book: ModelBook | None = None) -> None:
-        """resolver: made with `configured_names(book)`. Raises SettingsError for a template that cannot be read."""
+        """resolver: made with `configured_names(book)`.
+
+        Raises SettingsError for a template that cannot be read.
+        """
         self.updated = UpdatedWeights()
         self._resolver = resolver
         self._cache_dir = cache_dir(settings.data_dir)
@@ -103,7 +106,10 @@ class ModelSources:
         return source.projector
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
-        """Log why it is served for text only, for lists too; one that writes text becomes the one used last."""
+        """Log why the model is served for text only, if it has a projector; lists say so from then on.
+
+        A model that writes text becomes the one that was used last.
+        """
         entry = self._entry(source.name)
         if entry is not None and not facts.is_embedding_model:
             self._resolver.note_use(entry)
@@ -158,9 +164,11 @@ class ModelSources:
         )
 
     def list(self) -> tuple[ModelSource, ...]:
+        """All models, in display order."""
         return tuple(self._source(entry) for entry in self._resolver.entries())
 
     def model_settings(self, name: str) -> ModelSettings:
+        """The current settings of a model by its canonical name."""
         return self._table_of(name, self._book.tables())[1]
 
     def _table_of(self, name: str, tables: Mapping[str, ModelSettings]) -> tuple[str | None, ModelSettings]:
@@ -223,17 +231,21 @@ class ModelSources:
 
 def _of_variant(profile: ModelProfile, variant: Variant) -> ModelProfile:
     own = TemplateOverride(variant.name, variant.template) if variant.template is not None else None
-    # JSON's lists as the tuples of StopConditions.
-    lists = {
-        name: tuple(cast(list[Any], each)) for name, each in variant.defaults.items() if type(each) is list
-    }
     return ModelProfile(
         template=own or profile.template,
-        defaults={**profile.defaults, **variant.defaults, **lists},
+        defaults={**profile.defaults, **_values(variant.defaults)},
         stop_loops=profile.stop_loops,
         system=variant.system,
         messages=tuple(Message(role=each.role, content=each.content) for each in variant.messages),
     )
+
+
+def _values(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON's lists as the tuples of StopConditions."""
+    return {
+        name: tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        for name, value in defaults.items()
+    }
 
 
 def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:

@@ -46,6 +46,7 @@ class ServerParts:
 
     @property
     def helpers(self) -> tuple[HelperPool[Any, Any], ...]:
+        """The pools that requests use."""
         return self.renderer, self.compiler, self.decoder
 
     async def close(self) -> None:
@@ -143,9 +144,11 @@ def build_manager(
     renderer: HelperPool[RenderRequest, RenderedChat],
     spare: SpareWorker,
 ) -> ModelManager:
-    """The model manager. The first lease starts a worker. free_memory: called in a thread before a load; None
-    disables the memory check. renderer: has a process ready when a model is loaded. spare: the first load takes
-    it."""
+    """The model manager. The first lease starts a worker.
+
+    free_memory: called in a thread before a load; None disables the memory check. renderer: has a process ready when a
+    model is loaded. spare: the first load takes it.
+    """
     meter = free_memory if settings.memory_budget != "off" else None
     limits = manager_limits(settings)
     return ModelManager(

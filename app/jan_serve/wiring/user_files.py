@@ -1,4 +1,7 @@
-"""Reads the files that users keep for requests: grammars, JSON Schemas and chat templates. Edits apply at once."""
+"""Reads the files that users keep for requests: grammars, JSON Schemas and chat templates.
+
+An edit applies from the next request.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
 class GrammarFiles(Mapping[str, str]):
-    """GBNF texts by name; the user's precede shipped ones. Read at each use, so that edits apply."""
+    """GBNF texts by name. A file of the user precedes a shipped grammar of the same name.
+
+    Files are read at each use, so edits apply from the next request.
+    """
 
     def __init__(self, shipped: Mapping[str, str], folder: Path) -> None:
         """folder: has `NAME.gbnf` files; may not exist."""
@@ -72,7 +78,9 @@ class SchemaFiles:
 
     def read(self) -> Mapping[str, Any]:
         """Schemas by URI: by their `$id` and by their path in the folder. A file that cannot be used is logged once.
-        Reads what has changed; blocks on the disk, one thread at a time. Raises Unavailable."""
+
+        Reads what has changed; blocks on the disk, one thread at a time. Raises Unavailable.
+        """
         with self._reading:
             return self._read()
 
@@ -92,7 +100,7 @@ class SchemaFiles:
         by_id: dict[str, Any] = {}
         for path in files:
             try:
-                schema = msgspec.json.decode(read_limited(path, MAX_FILE_BYTES), type=dict[str, Any])
+                schema = _schema(path)
             except (OSError, ValueError, RecursionError) as error:
                 if isinstance(error, OSError):
                     raise_if_exhausted(error)
@@ -103,6 +111,15 @@ class SchemaFiles:
                 if isinstance(name := schema.get(key), str):
                     by_id.setdefault(urldefrag(name)[0], schema)
         return {**by_path, **by_id}
+
+
+def _schema(path: Path) -> dict[str, Any]:
+    """Raises OSError, ValueError or RecursionError."""
+    try:
+        data = read_limited(path, MAX_FILE_BYTES)
+    except TooLarge:
+        raise ValueError(f"longer than {MAX_FILE_BYTES} bytes") from None
+    return msgspec.json.decode(data, type=dict[str, Any])
 
 
 class TemplateFiles:

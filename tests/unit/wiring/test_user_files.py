@@ -88,6 +88,7 @@ def test_a_file_that_cannot_be_used_is_named_once(tmp_path: Path, caplog: pytest
     named = [message for message in caplog.messages if "is not used" in message]
     assert len(named) == 4
     assert all(any(name in text for text in named) for name in ("broken", "list", "long", "folder"))
+    assert any(text.endswith(f"is not used: longer than {MAX_FILE_BYTES} bytes") for text in named)
 
 
 OWN = {"default": "own", "tool_use": "with tools"}

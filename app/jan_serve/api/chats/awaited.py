@@ -1,4 +1,7 @@
-"""Puts the answers that chats wait for into their messages, once whoever reads a chat finds that they have ended."""
+"""Answers that chats wait for: a message names its response in the background until its text is in the chat.
+
+Whoever reads chats puts in what has ended since, so that an answer whose page was closed is found as any other one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The form of a chat: as the page has it, and as it is stored and exported. Unknown members are kept."""
+"""The form of a chat: as the page has it, and as it is stored and exported.
+
+A message that was edited or generated again has its other versions, each with all that follows it. Members that this
+version does not know are kept.
+"""
 
 from __future__ import annotations
 
