@@ -93,6 +93,9 @@ def size_text(n_bytes: int) -> str:
 class Output:
     """Writes to the two standard streams, in colour if they are terminals."""
 
+    def __init__(self) -> None:
+        self._err_console: Console | None = None
+
     @property
     def _out(self) -> Console:
         from rich.console import Console
@@ -102,9 +105,14 @@ class Output:
 
     @property
     def _err(self) -> Console:
+        """The same as long as standard error is: only the console of a progress bar can write above the bar."""
         from rich.console import Console
 
-        return Console(stderr=True, highlight=False, soft_wrap=True)
+        # While rich shows a bar, sys.stderr is its stand-in.
+        stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+        if self._err_console is None or self._err_console.file is not stream:
+            self._err_console = Console(file=stream, highlight=False, soft_wrap=True)
+        return self._err_console
 
     def _note(self, *parts: tuple[str, str], end: str = "\n") -> None:
         """(text, style) parts on standard error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.cli.client.loading import ProgressBar
 from jan_serve.cli.commands.connect import _list as list_programs  # pyright: ignore[reportPrivateUsage]
 from jan_serve.cli.commands.models import loaded as ps_module
 from jan_serve.cli.commands.servers.proxy import print_nodes
@@ -53,6 +55,25 @@ def test_a_narrow_terminal(
     assert lines[:5] == ["model    jan-tiny", "status   loaded", "memory   75 MB", "context  2048", ""]
     assert all(len(line) <= width for line in lines)
     assert "device   CPU" in lines
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_note_beside_a_progress_bar_is_written_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", screen)
+    bar = ProgressBar("alpha", "{task.description}")
+    bar.update(1, 2)
+    began = screen.tell()
+    output.note("half of it")
+    bar.close()
+    before, _, after = screen.getvalue()[began:].partition("half of it")
+    assert "\x1b[2K" in before  # the bar is erased
+    assert "alpha" in after.split("\x1b[2K")[0]  # and drawn again below the note
 
 
 @pytest.mark.usefixtures("at_width")
