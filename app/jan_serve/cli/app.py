@@ -3,10 +3,10 @@ A command is imported when it is called: it does not pay for the imports of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 import typer.core
@@ -15,88 +15,186 @@ import typer.main
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
 from jan_serve.cli.errors import WrongUse
 
+
+class Entry(NamedTuple):
+    """target: `module:attribute` in `cli.commands`, a function or a typer.Typer. summary: the start of its help.
+
+    panel: where the list of commands has it; None hides it.
+    """
+
+    target: str
+    summary: str
+    panel: str | None = None
+
+
 COMMANDS: Final = {
-    "pull": "Download a model. Without a quantisation, choose the best one that fits this machine.",
-    "ls": "List the local models with the names that requests use.",
-    "show": "Show the files, source, digests, names and header of a model.",
-    "use": "Make a model the default: of requests and commands that name none. Without NAME, show the default.",
-    "rm": "Delete models. Asks before deleting files that were not pulled or imported.",
-    "import": "Link models of other programs into the models folder. Without NAME or --all, list them.",
-    "load": "Load models on the running server. Ctrl-C stops the current load.",
-    "ps": "List the loaded models of the running server. The exit status is 3 if no server runs.",
-    "stop": "Unload models; the server keeps running. The next request for a model loads it again.",
-    "run": "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
-    "chats": "List, show, search, export, import or delete the chats of the server. Starts a server if none runs.",
-    "embed": "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",
-    "rerank": "Sort documents by how well they answer a query, the best one first. Starts a server if none runs.",
-    "decide": "Choose among options, with the probability of each. Starts a server if none runs.",
-    "batch": "Answer a file of requests while nobody else needs the model. Starts a server if none runs.",
-    "tokenize": (
-        "Show the tokens of a text, including special tokens that the model adds. Starts"
-        " a server if none runs."
+    "pull": Entry(
+        "models.pull:pull",
+        "Download a model. Without a quantisation, choose the best one that fits this machine.",
+        "Models",
     ),
-    "grammar": "Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it.",
-    "serve": "Serve models over HTTP, as `jan-serve` without a command does. Ctrl-C lets running requests finish.",
-    "service": "Run jan-serve in the background.",
-    "logs": "Show the log of the running server. It never contains prompts or answers.",
-    "bench": "Measure how fast a model reads and writes here. Starts a server if none runs.",
-    "certify": "Try what agents ask of a model: schemas, tools, turns, long prompts. Starts a server if none runs.",
-    "top": "Watch the requests of the running server: state, tokens, cache and rate. Ctrl-C ends it.",
-    "why": "Say where the time of a request went, and what can be done. Without ID, of the last one.",
-    "explain": "Say what the code of an error means, and what can be done. Without CODE, list the codes of errors.",
-    "config": "Show the settings and the sources of their values.",
-    "doctor": "Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work.",
-    "selfcheck": "Compare answers, speed and devices with the last version here. The exit status is 1 if any is worse.",
-    "connect": "Show the settings with which a program uses this server. Without PROGRAM, list the programs.",
-    "launch": "Start a program that uses this server. Starts a server if none runs, and stops it at the end.",
-    "completion": "Print the script that completes commands, flags and model names with the Tab key.",
-    "proxy": "One address for many servers: a request goes to the one that would answer first.",
-    "nodes": "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
-    "cluster": "Servers of one proxy that Ray places, restarts and scales (Linux).",
-    "rpc-server": "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
-    "own-server": (
-        "Serve on a free local port until the end of standard input. The first line of output is the address."
+    "ls": Entry("models.local:ls", "List the local models with the names that requests use.", "Models"),
+    "show": Entry(
+        "models.show:show", "Show the files, source, digests, names and header of a model.", "Models"
     ),
-    "cluster-replica": (
-        "Serve with the settings in the first line of standard input, until its end. Prints the address."
+    "use": Entry(
+        "models.local:use",
+        "Make a model the default: of requests and commands that name none. Without NAME, show the default.",
+        "Models",
+    ),
+    "rm": Entry(
+        "models.local:rm",
+        "Delete models. Asks before deleting files that were not pulled or imported.",
+        "Models",
+    ),
+    "import": Entry(
+        "models.import_:import_",
+        "Link models of other programs into the models folder. Without NAME or --all, list them.",
+        "Models",
+    ),
+    "load": Entry(
+        "models.loaded:load", "Load models on the running server. Ctrl-C stops the current load.", "Models"
+    ),
+    "ps": Entry(
+        "models.loaded:ps",
+        "List the loaded models of the running server. The exit status is 3 if no server runs.",
+        "Models",
+    ),
+    "stop": Entry(
+        "models.loaded:stop",
+        "Unload models; the server keeps running. The next request for a model loads it again.",
+        "Models",
+    ),
+    "run": Entry(
+        "run:run",
+        "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
+        "Ask a model",
+    ),
+    "chats": Entry(
+        "chats:chats",
+        "List, show, search, export, import or delete the chats of the server. Starts a server if none runs.",
+        "Ask a model",
+    ),
+    "embed": Entry(
+        "texts:embed",
+        "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",
+        "Ask a model",
+    ),
+    "rerank": Entry(
+        "texts:rerank",
+        "Sort documents by how well they answer a query, the best one first. Starts a server if none runs.",
+        "Ask a model",
+    ),
+    "decide": Entry(
+        "decide:decide",
+        "Choose among options, with the probability of each. Starts a server if none runs.",
+        "Ask a model",
+    ),
+    "batch": Entry(
+        "batch:batch",
+        "Answer a file of requests while nobody else needs the model. Starts a server if none runs.",
+        "Ask a model",
+    ),
+    "tokenize": Entry(
+        "texts:tokenize",
+        "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",
+        "Ask a model",
+    ),
+    "grammar": Entry(
+        "grammar:grammar",
+        "Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it.",
+        "Ask a model",
+    ),
+    "serve": Entry(
+        "servers.serve:serve_command",
+        "Serve models over HTTP, as `jan-serve` without a command does. Ctrl-C lets running requests finish.",
+        "Server",
+    ),
+    "service": Entry("servers.service:service_app", "Run jan-serve in the background.", "Server"),
+    "logs": Entry(
+        "logs:logs", "Show the log of the running server. It never contains prompts or answers.", "Server"
+    ),
+    "bench": Entry(
+        "bench:bench",
+        "Measure how fast a model reads and writes here. Starts a server if none runs.",
+        "Models",
+    ),
+    "certify": Entry(
+        "certify:certify",
+        "Try what agents ask of a model: schemas, tools, turns, long prompts. Starts a server if none runs.",
+        "Models",
+    ),
+    "top": Entry(
+        "requests:top",
+        "Watch the requests of the running server: state, tokens, cache and rate. Ctrl-C ends it.",
+        "Server",
+    ),
+    "why": Entry(
+        "requests:why",
+        "Say where the time of a request went, and what can be done. Without ID, of the last one.",
+        "Server",
+    ),
+    "explain": Entry(
+        "requests:explain",
+        "Say what the code of an error means, and what can be done. Without CODE, list the codes of errors.",
+        "Server",
+    ),
+    "config": Entry("config:config_app", "Show the settings and the sources of their values.", "Server"),
+    "doctor": Entry(
+        "doctor:doctor",
+        "Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work.",
+        "Server",
+    ),
+    "selfcheck": Entry(
+        "doctor:selfcheck",
+        "Compare answers, speed and devices with the last version here. The exit status is 1 if any is worse.",
+        "Server",
+    ),
+    "connect": Entry(
+        "connect:connect",
+        "Show the settings with which a program uses this server. Without PROGRAM, list the programs.",
+        "Other programs",
+    ),
+    "launch": Entry(
+        "connect:launch",
+        "Start a program that uses this server. Starts a server if none runs, and stops it at the end.",
+        "Other programs",
+    ),
+    "completion": Entry(
+        "completion:completion",
+        "Print the script that completes commands, flags and model names with the Tab key.",
+        "Other programs",
+    ),
+    "proxy": Entry(
+        "servers.proxy:proxy",
+        "One address for many servers: a request goes to the one that would answer first.",
+        "Many machines",
+    ),
+    "nodes": Entry(
+        "servers.nodes:nodes",
+        "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
+        "Many machines",
+    ),
+    "cluster": Entry(
+        "servers.cluster:cluster_app",
+        "Servers of one proxy that Ray places, restarts and scales (Linux).",
+        "Many machines",
+    ),
+    "rpc-server": Entry(
+        "servers.rpc_server:rpc_server",
+        "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
+        "Many machines",
+    ),
+    "own-server": Entry(
+        "servers.started:own_server",
+        "Serve on a free local port until the end of standard input. The first line of output is the address.",
+    ),
+    "cluster-replica": Entry(
+        "servers.started:cluster_replica",
+        "Serve with the settings in the first line of standard input, until its end. Prints the address.",
     ),
 }
-"""The start of the help of each command, in the order of the list."""
-
-_PANELS: Final = {
-    "Models": "pull ls show use rm import load ps stop bench certify",
-    "Ask a model": "run chats embed rerank decide batch tokenize grammar",
-    "Server": "serve service logs top why explain config doctor selfcheck",
-    "Other programs": "connect launch completion",
-    "Many machines": "proxy nodes cluster rpc-server",
-}
-"""Where the list of commands has them; the others are hidden."""
-
-_MODULES: Final = {
-    "models.pull": "pull",
-    "models.local": "ls show use rm",
-    "models.import_": "import",
-    "models.loaded": "load ps stop",
-    "texts": "embed rerank tokenize",
-    "servers.serve": "serve",
-    "servers.service": "service",
-    "requests": "top why explain",
-    "doctor": "selfcheck",
-    "connect": "launch",
-    "servers.proxy": "proxy nodes",
-    "servers.cluster": "cluster",
-    "servers.rpc_server": "rpc-server",
-    "servers.started": "own-server cluster-replica",
-}
-"""Those of `cli.commands` with commands of other names than theirs."""
-
-_ATTRIBUTES: Final = {
-    "import": "import_",
-    "serve": "serve_command",
-    "service": "service_app",
-    "config": "config_app",
-    "cluster": "cluster_app",
-}
+"""Commands by name, in the order of the help."""
 
 HABITS: Final = {
     "list": "ls", "models": "ls", "status": "ps", "info": "show", "get": "pull", "download": "pull",
@@ -105,17 +203,13 @@ HABITS: Final = {
 """What other programs call a command."""
 
 
-def _named(table: Mapping[str, str], name: str) -> str | None:
-    return next((key for key, names in table.items() if name in names.split()), None)
-
-
 def add_command(app: typer.Typer, name: str) -> None:
-    module = import_module(f"jan_serve.cli.commands.{_named(_MODULES, name) or name}")
-    command = getattr(module, _ATTRIBUTES.get(name) or name.replace("-", "_"))
+    module, _, attribute = COMMANDS[name].target.partition(":")
+    command = getattr(import_module(f"jan_serve.cli.commands.{module}"), attribute)
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:
-        app.command(name, hidden=_named(_PANELS, name) is None)(command)
+        app.command(name, hidden=COMMANDS[name].panel is None)(command)
 
 
 def add_summary(app: typer.Typer, name: str) -> None:
@@ -124,8 +218,8 @@ def add_summary(app: typer.Typer, name: str) -> None:
     def command() -> None:
         raise AssertionError(f"{name} is only listed")
 
-    panel = _named(_PANELS, name)
-    app.command(name, hidden=panel is None, help=COMMANDS[name], rich_help_panel=panel)(command)
+    entry = COMMANDS[name]
+    app.command(name, hidden=entry.panel is None, help=entry.summary, rich_help_panel=entry.panel)(command)
 
 
 _CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}

@@ -1,5 +1,5 @@
 """Entry of the command line: prepares the standard streams, runs a command, and turns its failure into a status.
-Each command is one file in `commands`; `jan-serve` alone means `jan-serve serve`."""
+`app.COMMANDS` names the file of each command; `jan-serve` alone means `jan-serve serve`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _name_in_errors() -> Generator[None]:
 
 
 def prepare_streams() -> None:
-    """Call once, before any file is opened. For Windows without a console, see `commands.service_run`."""
+    """Call once, before any file is opened. For Windows without a console, see `commands.servers.started`."""
     if os.name != "posix":
         return
     for number, flags in _CLOSED:

@@ -53,6 +53,19 @@ def test_commands_that_look_at_no_template(command: str) -> None:
     assert not loaded & {"jan_serve.chat.detect", "fastapi", "jinja2", "llama_cpp"}
 
 
+@pytest.mark.parametrize("command", ["ls", "use", "rm"])
+def test_commands_on_the_models_folder_look_at_no_device(command: str) -> None:
+    loaded = _loaded_by(_BUILD, command)
+    assert "jan_serve.cli.commands.models.local" in loaded
+    assert not loaded & {"psutil", "jan_serve.cli.server.hardware", "jan_serve.placement.device_plan"}
+
+
+def test_a_list_of_nodes_needs_no_proxy() -> None:
+    loaded = _loaded_by(_BUILD, "nodes")
+    assert "jan_serve.cli.commands.servers.nodes" in loaded
+    assert not loaded & {"psutil", "jan_serve.proxy", "jan_serve.http"}
+
+
 def test_a_server_starts_without_what_reads_variables() -> None:
     loaded = _loaded_by(_BUILD, "serve")
     assert "jan_serve.config.settings_loader" in loaded

@@ -13,7 +13,7 @@ import pytest
 from jan_serve.cli.client.loading import ProgressBar
 from jan_serve.cli.commands.connect import _list as list_programs  # pyright: ignore[reportPrivateUsage]
 from jan_serve.cli.commands.models import loaded as ps_module
-from jan_serve.cli.commands.servers.proxy import print_nodes
+from jan_serve.cli.commands.servers.nodes import print_nodes
 from jan_serve.cli.main import main
 from jan_serve.cli.output import output
 from jan_serve.editors.recipe import EditorModel, Folders, ServerFacts

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from jan_serve.cli.arguments import JsonOption, argument
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.servers.proxy import print_nodes
+from jan_serve.cli.commands.servers.nodes import print_nodes
 from jan_serve.cli.errors import FAILED, CommandError, WrongUse
 from jan_serve.cli.options import load_settings, setting_options
 from jan_serve.cli.output import output

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.cli.commands.servers.proxy import join_line, join_lines, own_address
+from jan_serve.cli.commands.servers.nodes import join_line, own_address
+from jan_serve.cli.commands.servers.proxy import join_lines
 from jan_serve.config import load_settings
 from jan_serve.proxy.settings import ProxySettings
 
