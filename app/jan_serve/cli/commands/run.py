@@ -166,14 +166,22 @@ def _ready(client: ServerClient, model: str | None) -> tuple[str, str]:
             name = _only_model(client)
         return name, name
     try:
-        return model, ready_model(client, model)
-    except UnknownModel as error:
-        if pulled_on_request(client, model):
-            return model, ready_model(client, model)
+        return model, _loaded(client, model)
+    except CommandError as error:
         if " " in model:  # probably a prompt
             hint = "The prompt follows the name of a model: `jan-serve run MODEL PROMPT`."
             raise CommandError(error.message, hint, error.status) from None
         raise
+
+
+def _loaded(client: ServerClient, model: str) -> str:
+    """Load the model, which the user may have downloaded first. Returns its full name."""
+    try:
+        return ready_model(client, model)
+    except UnknownModel:
+        if not pulled_on_request(client, model):
+            raise
+    return ready_model(client, model)
 
 
 def _only_model(client: ServerClient) -> str:

@@ -102,6 +102,7 @@ def test_a_failure_within_the_answer(ask: Run) -> None:
         (("alpha", "--format", "no.json", "hi"), "There is no file no.json"),
         (("nope", "hi"), "The model `nope` does not exist."),
         (("How are you?",), "The prompt follows the name of a model"),
+        (("How are you? " * 5_000,), "The prompt follows the name of a model"),
         (("./no/file.gguf", "hi"), "There is no file ./no/file.gguf."),
         (("no/file.gguf", "hi"), "does not exist"),
     ],
