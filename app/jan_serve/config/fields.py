@@ -33,15 +33,20 @@ def setting(panel: str, default: Any, description: str, **form: str) -> Any:
     return Field(default, description=description, json_schema_extra={"panel": panel, **form})
 
 
+server_setting = partial(setting, "Server")
+access_setting = partial(setting, "Access")
+fleet_setting = partial(setting, "Many machines")
+limit = partial(setting, "Limits")
+storage_setting = partial(setting, "Storage")
+model_setting = partial(setting, "Model")
+memory_setting = partial(setting, "Memory and speed")
+watchdog_setting = partial(setting, "Watchdog")
+log_setting = partial(setting, "Logging")
+
 PANELS: Final = (
     "Server", "Access", "Many machines", "Limits", "Storage", "Model", "Memory and speed", "Watchdog", "Logging"
 )  # fmt: skip
 """Groups of settings in display order, before those of dialects."""
-
-(
-    server_setting, access_setting, fleet_setting, limit, storage_setting, model_setting, memory_setting,
-    watchdog_setting, log_setting,
-) = (partial(setting, panel) for panel in PANELS)  # fmt: skip
 
 
 def flag_of(info: FieldInfo) -> Flag:

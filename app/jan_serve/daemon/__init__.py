@@ -1,3 +1,3 @@
 """jan-serve as a background service of systemd, launchd or Windows.
-systemd, launchd, windows: pure; render the service manager's files and commands as a plan. executor: the only module
-that writes files and runs commands. activation, notify, idle_stop, win_service: used by the running service."""
+systemd, launchd, windows: pure; render the service manager's files and commands as a plan. plan: what a plan is, and
+its execution, the only code that writes files and runs commands. running: used by the running service."""

@@ -1,5 +1,5 @@
 """launchd property lists: a LaunchAgent in the user's session, or a LaunchDaemon under that user's account.
-Keys: launchd.plist(5). launchd owns the socket of an on-demand service; `activation` takes it over."""
+Keys: launchd.plist(5). launchd owns the socket of an on-demand service; `running` takes it over."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
 """Settings that connect editors and other programs to this server.
-facts: the server and its models. recipes: the settings and steps of each program. jsonc, toml_file, yaml_file,
-cline_file: set values in a text and keep the rest of it. Pure: the command reads and writes the files."""
+recipe: the server and its models, and what a recipe is. recipes, agent_recipes, ollama_recipes: the settings and steps
+of each program. launches: how to start some of them. merging: sets values in a text and keeps the rest of it. Pure: the
+command reads and writes the files."""

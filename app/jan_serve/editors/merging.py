@@ -1,4 +1,5 @@
-"""Sets values in JSON with comments, TOML and YAML; every other character stays."""
+"""Sets values in JSON, TOML (tomlkit) and YAML (ruamel.yaml); comments and all else stay.
+JSON is that of VS Code and Zed: with // and /* */ comments, and commas before closing brackets."""
 
 from __future__ import annotations
 
@@ -177,6 +178,8 @@ def _indent_unit(text: str) -> str:
 
 
 OPENAI_COMPATIBLE: Final = "openai-compatible"
+"""The only provider of its kind in Cline's providers.json, for its extensions and its command line. Source:
+docs.cline.bot, Config; fields from the schema of @cline/core 0.0.86."""
 _NEW_FILE: Final = f'{{\n  "version": 1,\n  "lastUsedProvider": "{OPENAI_COMPATIBLE}"\n}}\n'
 _VERSION: Final = 1
 # The schema requires a time; Cline writes the real one when it uses the provider.

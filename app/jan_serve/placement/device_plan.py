@@ -261,6 +261,7 @@ def llama_placement(
 
 
 def kv_bytes_per_token(settings: EngineSettings) -> int:
+    """Size of one KV cell over all blocks; 0 if the header was not read."""
     k_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
     return int(k_bytes + settings.v_elements * BYTES_PER_ELEMENT.get(settings.type_v, 2.0))
 

@@ -46,6 +46,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def speed(self) -> float:
+        """Bytes that it reads in a second."""
         return _SPEED[self.kind]
 
     @property

@@ -73,6 +73,7 @@ class Workload:
         return self._dense[end] - self._dense[first]
 
     def experts(self, first: int, end: int) -> int:
+        """Bytes of the experts of units first … end-1."""
         return self._experts[end] - self._experts[first]
 
     def cache(self, first: int, end: int) -> int:
@@ -80,12 +81,15 @@ class Workload:
         return self._cache[end] - self._cache[first]
 
     def mixtures(self, first: int, end: int) -> int:
+        """The number of blocks with experts."""
         return self._mixtures[end] - self._mixtures[first]
 
     def read(self, first: int, end: int) -> float:
+        """Bytes that a token reads, without experts."""
         return self._read[end] - self._read[first]
 
     def read_experts(self, first: int, end: int) -> float:
+        """Bytes of experts that a token reads."""
         return self._read_experts[end] - self._read_experts[first]
 
     def compute(self, *, blocks: bool, output: bool, copies: bool = False) -> int:

@@ -104,8 +104,10 @@ def _print(here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:
 
 
 def _first(speed: Speed, index: int) -> str:
-    found = speed.first[index : index + 1]
-    return "".join(f"{first.seconds:.2f} s, {first.per_second:.0f}/s" for first in found)
+    if index >= len(speed.first):
+        return ""
+    first = speed.first[index]
+    return f"{first.seconds:.2f} s, {first.per_second:.0f}/s"
 
 
 def _measured(

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from jan_serve.cli.arguments import JsonOption, option
 from jan_serve.cli.errors import WrongUse
@@ -77,6 +77,13 @@ class LendingProcess:
         self._process.wait()
 
 
+class _Silent(NamedTuple):
+    """A client that has sent nothing. until: monotonic seconds."""
+
+    host: str
+    until: float
+
+
 class RpcRelay:
     """Accepts clients until it is closed."""
 
@@ -90,8 +97,7 @@ class RpcRelay:
         self._lock = threading.Lock()
         self._idle: list[LendingProcess] = []
         self._busy: set[LendingProcess] = set()
-        self._silent: dict[socket.socket, tuple[str, float]] = {}
-        """Clients that have sent nothing, with the end of their time."""
+        self._silent: dict[socket.socket, _Silent] = {}
         self._wake, self._woken = socket.socketpair()
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -119,10 +125,10 @@ class RpcRelay:
             for each in ready:
                 if isinstance(each, socket.socket) and each in self._silent:
                     selector.unregister(each)
-                    self._begin(each, self._silent.pop(each)[0])
+                    self._begin(each, self._silent.pop(each).host)
             if self._listener in ready:
                 self._accept(selector)
-            while self._silent and next(iter(self._silent.values()))[1] < time.monotonic():
+            while self._silent and next(iter(self._silent.values())).until < time.monotonic():
                 self._drop_oldest(selector)
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
@@ -143,11 +149,11 @@ class RpcRelay:
         if len(self._silent) >= MAX_SILENT:
             self._drop_oldest(selector)
         selector.register(client, selectors.EVENT_READ)
-        self._silent[client] = host, time.monotonic() + _SILENT_S
+        self._silent[client] = _Silent(host, time.monotonic() + _SILENT_S)
 
     def _drop_oldest(self, selector: selectors.BaseSelector) -> None:
         client = next(iter(self._silent))
-        host, _ = self._silent.pop(client)
+        host = self._silent.pop(client).host
         logger.warning("a client from %s has sent nothing, and is dropped", host)
         selector.unregister(client)
         client.close()
