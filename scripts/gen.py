@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from jan_serve.api.activity.recent import KEPT
 from jan_serve.cli.app import build_app
-from jan_serve.cli.chat.conversation import PARAMETERS
-from jan_serve.cli.chat.session import COMMANDS as SLASH_COMMANDS
+from jan_serve.cli.chat.request_options import PARAMETERS
+from jan_serve.cli.chat.slash_commands import COMMANDS as SLASH_COMMANDS
 from jan_serve.cli.errors import EXIT_STATUSES
 from jan_serve.cli.options import setting_options
 from jan_serve.config import ModelOptions, ModelSettings, Option

@@ -146,7 +146,7 @@ COMMANDS: Final = {
         "Server",
     ),
     "selfcheck": Entry(
-        "doctor:selfcheck",
+        "selfcheck:selfcheck",
         "Compare answers, speed and devices with the last version here. The exit status is 1 if any is worse.",
         "Server",
     ),

@@ -1,4 +1,4 @@
 """Chat in a terminal over the HTTP API of a server.
-conversation: messages, and what a request has beside them. exchange: one question, its answer and calls of tools.
-chat_tools: tools of MCP servers. kept_chat: chats that the server keeps. line_editor: input. session: the loop, and
-`/set` and others."""
+conversation: messages and the next request. request_options: what it has beside them. exchange: one question, its
+answer and calls of tools. chat_tools: tools of MCP servers. kept_chat: chats that the server keeps. line_editor: input.
+slash_commands: `/set` and others. session: the loop."""

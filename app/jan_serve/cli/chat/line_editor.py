@@ -14,8 +14,9 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from jan_serve.cli.chat.conversation import PARAMETERS
-from jan_serve.cli.chat.session import COMMANDS, is_complete
+from jan_serve.cli.chat.request_options import PARAMETERS
+from jan_serve.cli.chat.session import is_complete
+from jan_serve.cli.chat.slash_commands import COMMANDS
 from jan_serve.store.files import private_folder
 
 _PROMPT: Final = ">>> "

@@ -20,10 +20,12 @@ from jan_serve.cli.arguments import (
     option,
 )
 from jan_serve.cli.chat.chat_tools import ALL, ChatTools, chat_tools
-from jan_serve.cli.chat.conversation import Conversation, assignments, file_part, read_format
+from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.exchange import ChatAnswer, exchange
 from jan_serve.cli.chat.kept_chat import kept_chat, show_messages
-from jan_serve.cli.chat.session import ChatSession, chat, model_names
+from jan_serve.cli.chat.request_options import assignments, file_part, read_format
+from jan_serve.cli.chat.session import chat
+from jan_serve.cli.chat.slash_commands import ChatSession, model_names
 from jan_serve.cli.client.loading import note_base_model, pulled_on_request, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.session import ChatSession
+from jan_serve.cli.chat.slash_commands import ChatSession
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.config import ServerAddress
 from tests.support.servers.served_app import ServedApp

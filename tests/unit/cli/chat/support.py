@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.cli.chat.session import ChatSession, chat
+from jan_serve.cli.chat.session import chat
+from jan_serve.cli.chat.slash_commands import ChatSession
 from jan_serve.cli.client.server_client import ServerClient
 
 Keys = str | type[BaseException]

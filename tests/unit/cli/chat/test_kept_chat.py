@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.kept_chat import KeptChat, kept_chat
-from jan_serve.cli.chat.session import ChatSession
+from jan_serve.cli.chat.slash_commands import ChatSession
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import CommandError
 from tests.unit.cli.chat.support import chatted, stored

@@ -16,8 +16,8 @@ import typer
 from jan_serve import __version__
 from jan_serve.cli.arguments import ConfigOption, JsonOption, option
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.doctor import run_check
 from jan_serve.cli.commands.logs import follow_lines, last_lines
+from jan_serve.cli.commands.selfcheck import run_check
 from jan_serve.cli.commands.servers.started import run
 from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.output import output, size_text
