@@ -117,3 +117,11 @@ def test_settings_ignore_the_environment_by_themselves(monkeypatch: pytest.Monke
 def test_the_hub_is_an_address(config_file: Path) -> None:
     with pytest.raises(SettingsError, match=r"--hf-endpoint.* must be an address such as"):
         load_settings({"hf_endpoint": "huggingface.co"})
+
+
+def test_files_and_folders_are_in_the_data_folder(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    assert settings.models_dir == tmp_path / "models"
+    assert settings.grammars_dir == tmp_path / "grammars"
+    assert settings.log_file == tmp_path / "logs" / "server.log"
+    assert settings.mcp_file == tmp_path / "mcp.json"

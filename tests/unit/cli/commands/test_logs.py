@@ -158,3 +158,15 @@ def test_renames_and_cuts(tmp_path: Path) -> None:
         "first of the new",
         "cut",
     ]
+
+
+def test_an_incomplete_line_of_a_renamed_file_does_not_begin_the_next_file(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text("old\n")
+
+    def rename() -> None:
+        add(path, "incomplete")()
+        path.rename(tmp_path / "server.log.1")
+        add(path, "new\n")()
+
+    assert following(path, rename) == ["new"]
