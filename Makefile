@@ -17,7 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of the time: one process more than cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-LONG_TESTS := tests/integration/rpc/test_silent_peer.py tests/chaos tests/clients tests/conformance tests/page
+# A file is in a folder `long` beside those of its package if it waits for most of its time (for peers that are silent, for
+# servers that die or restart), or trains or measures. A small test of the same behaviour is outside.
+LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page $(shell find tests -name long -type d)
 # Files of tests that draw a part by day: calls from the API's documents, sizes of operations, cuts of answers; and of
 # properties.
 FOLDERS_OF_TESTS := tests/contract tests/integration tests/simulation tests/unit
@@ -50,7 +52,7 @@ test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 	@scripts/build-page
 	$(PYTEST) $(addprefix --ignore=,$(LONG_TESTS)) $(ARGS)
 
-# These wait for most of their time: for peers that are silent, servers that die, a browser.
+# These wait for most of their time, so that one process more fits.
 test-long: install-dev ## tests that take minutes each: chaos, clients of other projects, suites of JSON Schema, the page, more draws (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -12,7 +13,7 @@ from jan_serve.chat.call_layout import JsonArguments
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.tools_as_text import write_calls
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CallGrammars, CompiledGrammar
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
@@ -49,6 +50,12 @@ LOGITS = np.zeros(len(PIECES), np.float32)
 
 
 FACTORY = GrammarFactory(byte_vocabulary(PIECES))
+
+
+@cache
+def grammars(name: str) -> CallGrammars:
+    (form,) = [form for form in JSON if form.name == name]
+    return call_grammars(form, TOOLS, parallel=True)
 
 
 def written(form: ChatFormat, *calls: tuple[str, str]) -> str:
@@ -109,7 +116,7 @@ def test_names_and_unique_items_of_arguments_differ(
 ) -> None:
     """From the start of an answer and after each trigger; the next call may have the same names again."""
     random = Random(f"{form.name} {arguments}")
-    calls = call_grammars(form, TOOLS, parallel=True)
+    calls = grammars(form.name)
     assert calls.warnings == ()
     again = [(tool, arguments)] * (2 if valid and form.calls.parallel else 1)
     text = written(form, *again)

@@ -89,13 +89,13 @@ def test_what_is_written_is_valid_and_never_stuck(name: str) -> None:
     random = Random(name)
     schema = array_of(name)
     validator: Any = jsonschema.Draft202012Validator(schema)
-    finished = 0
-    for _ in range(40):
+    finished, walks = 0, some(range(40), 12)
+    for _ in walks:
         text = walk(executor_of(schema), random, 120)
         if text is not None:
             finished += 1
             assert validator.is_valid(json.loads(text)), text
-    assert finished > 10
+    assert finished > len(walks) / 4
 
 
 def cuts(text: bytes, random: Random) -> list[int]:
@@ -131,7 +131,7 @@ def test_exactly_the_arrays_of_different_items_are_taken(name: str, layout: dict
     validator: Any = jsonschema.Draft202012Validator(schema)
     lengths = range(max(schema.get("minItems", 2), 2), min(len(values), schema.get("maxItems", 4)) + 1)
     start = executor_of(schema)
-    for count in [*lengths, *lengths, *lengths][:12]:
+    for count in some([*lengths, *lengths, *lengths][:12], 4, name):
         for _ in range(4):
             items = random.choices(values, k=count) if random.random() < 0.5 else random.sample(values, count)
             text = json.dumps(items, ensure_ascii=False, **layout)

@@ -36,7 +36,7 @@ from tests.support.processes import until
 pytestmark = pytest.mark.anyio
 
 AT_ONCE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
-COUNT = 400
+COUNT = 150
 COUNTED = "".join(f"{number} " for number in range(COUNT))
 WHOLE = f"{COUNTED}done"
 
@@ -74,7 +74,7 @@ async def test_answers_go_on_from_their_last_token_over_several_deaths(tmp_path:
             Asked(manager, f"!gate {gate.path} {COUNT} 2ms", n=n)
             for gate, n in zip(gates, (1, 1, 3), strict=True)
         ]
-        for least in (60, 700):
+        for least in (60, 250):
             await until(lambda least=least: all(len(each.text) > least for each in answers))
             kill(manager)
         for gate in gates:

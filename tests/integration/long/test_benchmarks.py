@@ -18,7 +18,7 @@ from tests.support.engine.worker import running_worker
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
