@@ -65,10 +65,11 @@ class StreamErrors(msgspec.Struct, frozen=True):
 class ModelList(msgspec.Struct, frozen=True):
     """A list of models that a proxy merges from those of its nodes.
 
-    member: of a node's body that has the rows. name: of a row. rank: rows of a higher one come first, and of several
-    rows for a model the first one counts. is_momentary: it tells what each node does now, so that all are asked; else
-    only as many as have all models. query: for the nodes. body: of the rows and the query of a request; raises
-    InvalidRequest. names: to look up in turn for a name in a path below; None if single models have no path.
+    member: of a node's body that has the rows, which are objects. name: of a row. rank: rows of a higher one come
+    first, and of several rows for a model the first one counts. is_momentary: it tells what each node does now, so
+    that all are asked; else only as many as have all models. query: for the nodes. body: of the rows and the query of
+    a request; raises InvalidRequest. names: to look up in turn for a name in a path below; None if single models have
+    no path.
     """
 
     path: str

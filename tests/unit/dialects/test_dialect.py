@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -267,7 +268,17 @@ def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory
 
 
 def test_the_proxy_has_the_heads_of_the_server_in_its_order() -> None:
+    assert [dialect_of(make).outline.paths for make in DIALECTS] == [outline.paths for outline in OUTLINES]
     assert [dialect_of(make).outline for make in DIALECTS] == list(OUTLINES)
+
+
+def test_each_folder_with_an_outline_is_registered() -> None:
+    folders = {path.parent.name for path in Path(dialects.__file__).parent.glob("*/outline.py")}
+    text = Path(dialects.__file__).with_name("outlines.py").read_text(encoding="utf-8")
+    registered = set(re.findall(r"jan_serve\.dialects\.(\w+)", text))
+    assert folders <= registered, (
+        "an import and an entry in dialects/outlines.py, an entry in dialects/registry.py"
+    )
 
 
 def test_a_contract_keeps_every_dialect_from_the_others() -> None:
@@ -278,4 +289,6 @@ def test_a_contract_keeps_every_dialect_from_the_others() -> None:
     proxied = next(
         set(each["forbidden_modules"]) for each in contracts if each["name"].startswith("the proxy names")
     )
-    assert apart == names == proxied - {"jan_serve.api"}
+    where = "in pyproject.toml, the contracts `no dialect imports another` and `the proxy names no dialect`"
+    assert names == apart, where
+    assert names == proxied - {"jan_serve.api"}, where

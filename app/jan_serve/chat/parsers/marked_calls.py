@@ -306,7 +306,8 @@ class BareNameCalls(msgspec.Struct, frozen=True, kw_only=True):
     before: before the name. id_before: between the model's id of the call and the name. name: its first group is the
     tool's name. call_id: after the name, before the model's id of the call. arguments: before the arguments.
     fence: around the JSON, like those of a code block. closers: after the arguments.
-    known_only: a call of an unknown tool is text. or_json: the syntax of JSON calls in place of a name.
+    known_only: a call of an unknown tool is text; set it where the marker may also be ordinary text. or_json: the
+    syntax of JSON calls in place of a name.
     """
 
     before: tuple[str, ...] = ()
