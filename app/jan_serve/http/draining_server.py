@@ -27,6 +27,8 @@ _CLOSING_S: Final = 2.0
 """Lets the last error events reach their readers after every request has ended."""
 _CLOSING_STEPS: Final = 10
 _LOOK_S: Final = 0.1
+_TURNS_OF_AN_END: Final = 3
+"""Of the event loop, until a connection that has been closed is gone."""
 _TICK_S: Final = 1.0
 """Interval between updates of the Date header, the only work of an idle server."""
 
@@ -101,7 +103,12 @@ class DrainingServer(uvicorn.Server, ABC):
         )
         for connection in accepted:
             await asyncio.get_running_loop().connect_accepted_socket(make, connection)
-        await super().shutdown(sockets)
+        for idle in list(self.server_state.connections):
+            idle.shutdown()
+        for _ in range(_TURNS_OF_AN_END):
+            await asyncio.sleep(0)
+        if self.server_state.connections or self.server_state.tasks:  # uvicorn would wait for nobody, too
+            await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # A terminal that closes sends SIGHUP after Ctrl-C or the service manager's signal: no second wish to end.

@@ -16,6 +16,7 @@ from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMe
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files import ImageHeader, checked_header, shown_size
 from tests.integration.helpers.helper_pools import helper_pool
+from tests.support.drawn_grid import some
 from tests.support.media import pdfs
 from tests.support.media.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.media.sounds import wav
@@ -73,7 +74,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("kind", some(LARGE, 2))
 async def test_the_largest_images_are_decoded_within_the_limits(kind: str) -> None:
     asked = request(LARGE[kind]())
     async with decoders() as pool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def answer(worker: Worker) -> list[int]:
     return result.choices[0].ids
 
 
+@cache
 def on_cpu(path: Path) -> list[int]:
     with running_worker(path, **settings_of(path, [])) as worker:
         assert worker.facts.device == "CPU"

@@ -38,7 +38,7 @@ TOOLS = (
 
 real = pytest.mark.parametrize("template", list(templates()), ids=lambda template: template.name)
 draws = settings(
-    max_examples=int(os.environ.get("TEST_DRAWS", "10")),
+    max_examples=int(os.environ.get("TEST_DRAWS", "4")),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

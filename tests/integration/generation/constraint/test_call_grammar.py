@@ -55,7 +55,7 @@ TOOLS = (
     ),
 )
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
-SAMPLES = int(os.environ.get("TEST_DRAWS", "12"))
+SAMPLES = int(os.environ.get("TEST_DRAWS", "8"))
 """Texts of each grammar."""
 
 forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)

@@ -57,9 +57,9 @@ def test_calls_are_read_as_they_were_written(chat_format: ChatFormat) -> None:
 def assert_nothing_of_a_cut_call_is_text(
     chat_format: ChatFormat, before: str, calls: list[tuple[str, dict[str, Any]]], text: str = ""
 ) -> None:
-    """At half of the places of the calls; at every fourth, also where the text came by characters."""
+    """At a quarter of the places of the calls; at every fourth of them, also where the text came by characters."""
     whole = before + written(chat_format, calls)
-    for at in some(range(len(before), len(whole)), 8 + (len(whole) - len(before)) // 2):
+    for at in some(range(len(before), len(whole)), 8 + (len(whole) - len(before)) // 4):
         answer = parse(chat_format, [whole[:at]], cut=True)
         assert at % 4 or answer == parse(chat_format, list(whole[:at]), cut=True)
         assert answer.text.rstrip() == text, f"{whole[:at]!r} shows {answer.text!r}"
