@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -13,33 +14,29 @@ from jan_serve.constraint.charset import CharSet
 from jan_serve.core.uniqueness import Uniqueness
 
 
-class Expr(msgspec.Struct, frozen=True):
-    """A set of texts. Only the classes below are made."""
-
-
-class Literal(Expr, frozen=True):
+class Literal(msgspec.Struct, frozen=True):
     text: str
 
 
-class CharClass(Expr, frozen=True):
+class CharClass(msgspec.Struct, frozen=True):
     """One character of a non-empty set."""
 
     chars: CharSet
 
 
-class Sequence(Expr, frozen=True):
+class Sequence(msgspec.Struct, frozen=True):
     """All items in order; without items, the empty text."""
 
     items: tuple[Expr, ...]
 
 
-class Choice(Expr, frozen=True):
+class Choice(msgspec.Struct, frozen=True):
     """One of the alternatives; without alternatives, nothing at all."""
 
     items: tuple[Expr, ...]
 
 
-class Repeat(Expr, frozen=True):
+class Repeat(msgspec.Struct, frozen=True):
     """`item` between `low` and `high` times; `high` None means no bound."""
 
     item: Expr
@@ -47,13 +44,13 @@ class Repeat(Expr, frozen=True):
     high: int | None
 
 
-class RuleRef(Expr, frozen=True):
+class RuleRef(msgspec.Struct, frozen=True):
     """The text of another rule."""
 
     name: str
 
 
-class Terminal(Expr, frozen=True):
+class Terminal(msgspec.Struct, frozen=True):
     """`item`, which a lexer may read greedily: none of its texts can be extended by what may follow it, and no other
     terminal allowed at the same position starts with one of them. is_free: it is a string of JSON in which any text of
     `charset.UNESCAPED` may follow the opening quote. lark_only: rules cannot write it, since its texts may be read in
@@ -64,28 +61,28 @@ class Terminal(Expr, frozen=True):
     lark_only: bool = False
 
 
-class Except(Expr, frozen=True):
+class Except(msgspec.Struct, frozen=True):
     """A text of `item` that is none of `words`. There are some. Within a `Terminal`; only Lark's know it."""
 
     item: Expr
     words: tuple[Expr, ...]
 
 
-class Both(Expr, frozen=True):
+class Both(msgspec.Struct, frozen=True):
     """A text of `item` that is a text of `other` too. There are some. Within a `Terminal`; only Lark's know it."""
 
     item: Expr
     other: Expr
 
 
-class Special(Expr, frozen=True):
+class Special(msgspec.Struct, frozen=True):
     """The control token with this non-empty text; the text itself with a vocabulary that has none, in GBNF, and for
     whoever reads text."""
 
     text: str
 
 
-class Until(Expr, frozen=True):
+class Until(msgspec.Struct, frozen=True):
     """`low` to `high` characters without `stop` in them, then `stop`; `high` None means no bound. special: what `stop`
     ends with, if that is a control token where a vocabulary has it. No beginning of `stop` is an end of it. section:
     an opening and a closing text. Characters that begin with the opening text are a section: any number of them,
@@ -99,13 +96,13 @@ class Until(Expr, frozen=True):
     section: tuple[str, str] | None = None
 
 
-class OneLayout(Expr, frozen=True):
+class OneLayout(msgspec.Struct, frozen=True):
     """`item` in any one `Layout`, the same for all `Brackets` and `Mark` of it and of the rules that it refers to."""
 
     item: Expr
 
 
-class Brackets(Expr, frozen=True):
+class Brackets(msgspec.Struct, frozen=True):
     """`item`, never empty, between two brackets. Indented layouts give it lines of its own, a level deeper."""
 
     opening: str
@@ -113,13 +110,13 @@ class Brackets(Expr, frozen=True):
     closing: str
 
 
-class Mark(Expr, frozen=True):
+class Mark(msgspec.Struct, frozen=True):
     """A comma or a colon, and the white space that the layout writes after it."""
 
     text: str
 
 
-class Unordered(Expr, frozen=True):
+class Unordered(msgspec.Struct, frozen=True):
     """One of `items` or more, each at most once, in any order, with `separator` between two. No two items begin alike.
     required: of each item, whether it must be there. other: what may stand between them as often as one likes; NEVER
     for nothing. low, high: of all that stand there; `high` None means no bound. Some such text exists. Only the Lark
@@ -132,6 +129,24 @@ class Unordered(Expr, frozen=True):
     low: int = 0
     high: int | None = None
 
+
+Expr: TypeAlias = (
+    Literal
+    | CharClass
+    | Sequence
+    | Choice
+    | Repeat
+    | RuleRef
+    | Terminal
+    | Except
+    | Both
+    | Special
+    | Until
+    | OneLayout
+    | Brackets
+    | Mark
+    | Unordered
+)
 
 _SMALL = (Literal, CharClass, RuleRef)
 
