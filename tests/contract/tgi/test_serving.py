@@ -15,6 +15,7 @@ from jan_serve.api.app import create_app
 from jan_serve.core.events import TokenInfo
 from jan_serve.dialects.tgi.dialect import tgi_dialect
 from jan_serve.errors import Draining, EngineCrashed
+from jan_serve.http.connection import HttpConnection
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Tokenized, TokenizeRequest
 from tests.contract.tgi.scripts import answers
 from tests.support.engine.fake_client import FakeClient, FakeModels, Script, fake_facts, saying
@@ -31,6 +32,10 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameter
 CALL = '{"function": {"_name": "f"}}'
 NO_CALL = '{"function": {"_name": "no_tool", "content": "x"}}'
 NATIVE: dict[str, Any] = {"inputs": "Hi", "parameters": {}}
+
+
+class QuickProbes(HttpConnection):
+    probe_s = 0.02
 
 
 class WatchedModels(FakeModels):
@@ -182,7 +187,7 @@ async def test_a_client_that_leaves_returns_the_model(
         client.go_on.set()
     reached = {"load": models.wanted, "tokenize": client.asked}.get(stage, begun)
     body = json.dumps({"messages": ASK, "stream": stream, "tools": tools}).encode()
-    async with live_server(models) as port:
+    async with live_server(models, connection=QuickProbes) as port:
         async with raw_client(port) as raw:
             await raw.send(raw_post(CHAT, body))
             async with asyncio.timeout(LIMIT_S):
