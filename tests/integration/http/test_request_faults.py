@@ -33,6 +33,7 @@ from tests.integration.http.support import (
     error_of,
     metric,
     payloads,
+    send_stream,
     serving_models,
     start_stream,
     text_of,
@@ -229,9 +230,11 @@ def test_answers_end_with_the_time(tmp_path: Path, exact_llama: Path) -> None:
     with serving_models(tmp_path, exact_llama, flags=flags) as served:
         healthy = Healthy(served)
         endless: dict[str, Any] = {**ENDLESS, "n": 8}
-        whole = complete(healthy.url, CANARY, **endless)
+        with connect(healthy.url) as connection:
+            send_stream(connection, healthy.url, CANARY, **endless)
+            whole = complete(healthy.url, CANARY, **endless)
+            stream = connection.response()
         assert (whole.status, error_of(whole)["code"]) == (504, "deadline_exceeded")
-        stream = complete(healthy.url, CANARY, **endless, stream=True)
         assert stream.status == 200
         assert_one_error_at_the_end(payloads(stream.body), "deadline_exceeded")
         healthy.check(CANARY)
