@@ -207,9 +207,9 @@ def open_requests(url: str) -> list[dict[str, Any]]:
 
 
 ONE_SLOT = ("--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
-RULES = "You are a helper who answers in a few words.\n" * 3
-QUESTION = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 3}
-ANSWER = {"role": "assistant", "content": "It rains there. " * 5}
+RULES = "You are a helper who answers in a few words.\n" * 6
+QUESTION = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 8}
+ANSWER = {"role": "assistant", "content": "It rains there. " * 10}
 
 
 def system(name: str, *, day: int = 27, bill: str = "1f3a", left: int = 9000) -> str:
@@ -277,8 +277,8 @@ def test_a_cold_load_and_another_model_that_took_its_place(url: str, dialect: Di
 @in_every_dialect
 def test_a_cold_compile(url: str, dialect: Dialect) -> None:
     words = {
-        f"{dialect.__name__} {number}": {"enum": [f"{number} a longer text {word}" for word in range(100)]}
-        for number in range(100)
+        f"{dialect.__name__} {number}": {"enum": [f"{number} a longer text {word}" for word in range(150)]}
+        for number in range(150)
     }
     schema = {"type": "object", "properties": words}
     assert "compile" in codes(url, ask(url, *dialect(Chat("x", HI, schema=schema))))
@@ -298,14 +298,14 @@ def test_the_cache_had_lost_it(tmp_path: Path) -> None:
     """Another prompt needs all cells, and nothing is kept elsewhere."""
     model = builtin_model()
     assert model is not None
-    with serving_models(tmp_path, model, flags=("--n-ctx", "512", *ONE_SLOT)) as served:
+    with serving_models(tmp_path, model, flags=("--n-ctx", "1024", *ONE_SLOT)) as served:
         names: list[str] = []
         for more in ([], [ANSWER, QUESTION]):
             chats = [Chat(f"{dialect.__name__} {RULES}", [*ASKED, *more]) for dialect in DIALECTS]
             pairs = zip(DIALECTS, chats, strict=True)
             names = [ask(served.url(), *dialect(chat)) for dialect, chat in pairs]
             if not more:
-                ask(served.url(), COMPLETIONS, {"prompt": "1 " * 240, "max_tokens": 1})
+                ask(served.url(), COMPLETIONS, {"prompt": "1 " * 480, "max_tokens": 1})
         assert [reading_of(served.url(), name) for name in names] == ["evicted"] * len(DIALECTS)
 
 
