@@ -19,7 +19,7 @@ MAX_PAGES: Final = 2_000
 MAX_CHARACTERS: Final = 4_000_000  # all pages together may have so many, about a million tokens
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-_BLANKS: Final = re.compile(r"[^\S\n]+\n|\n{3,}")
+_BLANKS: Final = re.compile(r"(?<![^\S\n])[^\S\n]+\n|\n{3,}")
 
 
 def text_of(data: bytes) -> str:

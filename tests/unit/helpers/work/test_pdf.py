@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,12 @@ def test_more_text_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(text_of(pdfs.many_pages(1))) == 59
     with pytest.raises(InvalidDocument, match="more than 99 characters, the limit"):
         text_of(pdfs.many_pages(2))
+
+
+def test_a_long_run_of_blanks_takes_no_time() -> None:
+    started = time.process_time()
+    text_of(pdfs.pdf("a" + " " * 60_000 + "b"))
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.parametrize("at", range(10, len(pdfs.pdf("words")), 37))
