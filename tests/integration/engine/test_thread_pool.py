@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.integration

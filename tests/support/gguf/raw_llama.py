@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 
 
 class RawLlama:

@@ -11,14 +11,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from jan_serve.engine.cache.state_files import (
-    BLOCK,
-    PrefixIndex,
-    StateFile,
-    StateFiles,
-    Tokenised,
-    file_bytes,
-)
+from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex, Tokenised
+from jan_serve.engine.cache.state_files import StateFile, StateFiles, file_bytes
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 

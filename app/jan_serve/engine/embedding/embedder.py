@@ -15,9 +15,9 @@ from jan_serve.engine.embedding.input_pooling import (
     LastTokenScores,
     WholeInputs,
 )
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import TextTokenizer, Work, within
 from jan_serve.errors import InsufficientMemory, InvalidRequest

@@ -1,4 +1,4 @@
-"""llama.cpp as a library: start, logging, devices, threads, build features."""
+"""llama.cpp as a library: start, logging, devices, build features."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import os
 import platform
 import re
 import sys
-import weakref
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any
 
 import psutil
 
 from jan_serve.core.models import DeviceInfo
-from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib, llama_function
-from jan_serve.errors import InsufficientMemory, JanServeError, ModelFailed, SettingsError
+from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
+from jan_serve.errors import SettingsError
 
 # enum ggml_backend_dev_type
 _DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
@@ -227,109 +226,3 @@ def build_features() -> dict[str, Any]:
         "supports_mlock": bool(lib.llama_supports_mlock()),
         "max_parallel_sequences": int(lib.llama_max_parallel_sequences()),
     }
-
-
-_MEMORY: Final = re.compile(
-    r"alloc|out of memory|insufficient memory|failed to reserve initial output|failed to create ggml context",
-    re.IGNORECASE,
-)
-_FLASH: Final = re.compile(r"quantized V cache .*(?:requires|requested)", re.IGNORECASE)
-_BLOCK: Final = re.compile(
-    r"([KV]) cache type (\S+) with block size (\d+) does not divide n_embd_head_[kv]=(\d+)"
-)
-_MIXED: Final = re.compile(r"does not support different K .* and V .* cache types")
-_FUNCTION: Final = re.compile(r"^\w+: (?:failed to initialize the context: )?")
-
-
-def context_error(
-    errors: Sequence[str], *, n_ctx: int, type_k: str, type_v: str, flash_attn: str
-) -> JanServeError:
-    """errors: the lines of the log at level error. A lack of memory is called so only if llama.cpp says it."""
-    text = "\n".join(errors)
-    if _FLASH.search(text):
-        return SettingsError(
-            f"type_v, flash_attn: values of type {type_v} require flash attention, and flash_attn is {flash_attn}"
-            + ("" if flash_attn == "off" else ", which llama.cpp does not have for this model here")
-            + ": use type_v = f16"
-        )
-    if found := _BLOCK.search(text):
-        name, block, width = f"type_{found[1].lower()}", found[3], found[4]
-        return SettingsError(
-            f"{name}: {found[2]} has blocks of {block} elements, and this model's heads have {width}: use f16"
-        )
-    if _MIXED.search(text):
-        return SettingsError(
-            f"type_k, type_v: this model has keys and values of one type, not {type_k} and {type_v}"
-        )
-    what = f"llama.cpp could not create a context of {n_ctx} tokens"
-    if _MEMORY.search(text):
-        return InsufficientMemory(
-            f"{what} (type_k {type_k}, type_v {type_v}): not enough memory", retry_after=None
-        )
-    reason = _FUNCTION.sub("", errors[-1]).rstrip(".") if errors else "it gives no reason"
-    return ModelFailed(
-        f"{what} (type_k {type_k}, type_v {type_v}, flash_attn {flash_attn}): {reason}", retry_after=None
-    )
-
-
-_CPU = 0  # enum ggml_backend_dev_type
-# More than sizeof(struct ggml_threadpool_params), which is a byte for each of 512 processors and five numbers.
-_PARAMS_BYTES = 4096
-_POLL_AT = 520
-_DEFAULT_POLL = 50
-_ONE_THREAD_BYTES = 16 * 1024 * 1024
-
-
-def default_threads(weight_bytes: int) -> int:
-    """The physical cores of this process: a second thread per core gains llama.cpp nothing. One thread for a tiny
-    model: a token takes less time than the barriers between its graph nodes."""
-    if weight_bytes < _ONE_THREAD_BYTES:
-        return 1
-    physical = psutil.cpu_count(logical=False) or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(physical, usable))
-
-
-class ThreadPool:
-    """`ggml_threadpool`: `count` threads, including the calling one. Freed with the last context that holds it.
-
-    All its contexts must be used by one thread: a pool computes one graph at a time. Without a pool, a ggml without
-    OpenMP would start new threads for each graph, which then wait for a core; OpenMP keeps its own threads, and no pool
-    is created. Between graphs the threads sleep: by default they would spin for a tenth of a second (ggml's `poll`), on
-    cores that other models and the server's front need."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._pointer: int | None = None
-        if count < 2:
-            return
-        new, free = _cpu_function("ggml_threadpool_new"), _cpu_function("ggml_threadpool_free")
-        if not new or not free:
-            return
-        params = ctypes.create_string_buffer(_PARAMS_BYTES)
-        ggml_function("ggml_threadpool_params_init", None, [ctypes.c_void_p, ctypes.c_int])(params, count)
-        poll = ctypes.c_uint32.from_buffer(params, _POLL_AT)
-        if poll.value == _DEFAULT_POLL:
-            poll.value = 0
-        self._pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(new)(ctypes.addressof(params))
-        if self._pointer is not None:
-            free_pool = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(free)
-            # Not at interpreter exit: another thread may still compute.
-            weakref.finalize(self, free_pool, self._pointer).atexit = False
-
-    def attach(self, context_pointer: Any) -> None:
-        """`llama_attach_threadpool`. The context must hold this object for as long as it computes."""
-        if self._pointer is not None:
-            attach = llama_function("llama_attach_threadpool", None, [ctypes.c_void_p] * 3)
-            attach(context_pointer, self._pointer, self._pointer)
-
-
-def _cpu_function(name: str) -> int | None:
-    """Address of a function that ggml's CPU backend exports by name; None if it does not."""
-    by_type = ggml_function("ggml_backend_dev_by_type", ctypes.c_void_p, [ctypes.c_int])
-    registry_of = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
-    address = ggml_function(
-        "ggml_backend_reg_get_proc_address", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
-    )
-    device = by_type(_CPU)
-    return address(registry_of(device), name.encode()) if device else None

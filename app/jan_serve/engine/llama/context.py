@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import ThreadPool, context_error
 from jan_serve.engine.llama.bindings import extension, lib
+from jan_serve.engine.llama.context_errors import context_error
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.errors import EngineFailure, SettingsError
 
 Tokens = npt.NDArray[np.int32]

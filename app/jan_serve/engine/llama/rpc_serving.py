@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 
 from jan_serve.engine.llama import backend, rpc
-from jan_serve.engine.llama.backend import default_threads
+from jan_serve.engine.llama.threads import default_threads
 from jan_serve.errors import SettingsError
 from jan_serve.ipc.child_pipe import end_with_parent, write_no_core_dump
 

@@ -25,11 +25,11 @@ from jan_serve.engine.embedding.embedder import (
     reads_in_pieces,
 )
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import ThreadPool, default_threads
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.rpc import connect_peers
+from jan_serve.engine.llama.threads import ThreadPool, default_threads
 from jan_serve.engine.loading.contexts import (
     compute_a_token,
     default_parallel,

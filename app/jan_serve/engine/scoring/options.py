@@ -28,9 +28,9 @@ from jan_serve.engine.embedding.input_pooling import (
     group_size,
     unread,
 )
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.engine.tokens import common_prefix
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.ipc.scoring import AdapterUse, OptionsWeighed, OptionWeights

@@ -11,9 +11,9 @@ import pytest
 
 from jan_serve.engine.embedding.embedder import PIECE_TOKENS
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Floats
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import DECODE_OK, Batch, LlamaContext
 from jan_serve.engine.llama.model import LlamaAdapter, LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import AbortRequest, AdapterFile, AdapterUse, Chunk, Embedded, EmbedRequest, Step
 from models.recipe.lora_file import llama_shapes, write_lora

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import (
     DECODE_ABORTED,
     DECODE_NO_CELLS,
@@ -23,6 +22,7 @@ from jan_serve.engine.llama.context import (
     LlamaContext,
 )
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.errors import InsufficientMemory, JanServeError, SettingsError
 from tests.support.gguf.models import EXACT
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.engine.tokens import Tokens
 
 pytestmark = pytest.mark.integration

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from jan_serve.core.messages import AudioPiece, ImagePiece
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.threads import ThreadPool
 
 
 def helper_logprobs(

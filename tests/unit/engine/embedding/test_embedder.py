@@ -21,8 +21,8 @@ from jan_serve.engine.embedding.embedder import (
     reads_in_pieces,
 )
 from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
-from jan_serve.engine.llama.backend import ThreadPool
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, DecodeFailure
+from jan_serve.engine.llama.threads import ThreadPool
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-import psutil
 import pytest
 
-from jan_serve.engine.llama.backend import context_error, default_threads
+from jan_serve.engine.llama.context_errors import context_error
 from jan_serve.errors import InsufficientMemory, JanServeError, ModelFailed, SettingsError
 
 FAILED = "llama_init_from_model: failed to initialize the context: "
@@ -86,16 +83,3 @@ def test_flash_attention_that_is_missing_is_told_from_one_that_is_off() -> None:
         SettingsError, match=r"flash_attn is auto, which llama\.cpp does not have for this model"
     ):
         raise context_error([line], n_ctx=64, type_k="f16", type_v="q8_0", flash_attn="auto")
-
-
-def test_a_tiny_model_gets_one_thread_and_others_the_physical_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    def cpu_count(*, logical: bool) -> int:
-        return 8 if logical else 4
-
-    def affinity(_pid: int) -> set[int]:
-        return {0, 1, 2}
-
-    monkeypatch.setattr(psutil, "cpu_count", cpu_count)
-    monkeypatch.setattr(os, "sched_getaffinity", affinity, raising=False)
-    assert default_threads(16 * 2**20 - 1) == 1
-    assert default_threads(16 * 2**20) == 3
