@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex, Tokenised
 from jan_serve.engine.tokens import common_prefix
 
-IDS = st.integers(0, 5)
-
 
 def item(*runs: tuple[int, int]) -> Tokenised:
     """Runs of one token each: (token, count)."""
