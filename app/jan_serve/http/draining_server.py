@@ -28,7 +28,7 @@ _CLOSING_S: Final = 2.0
 _CLOSING_STEPS: Final = 10
 _LOOK_S: Final = 0.1
 _TURNS_OF_AN_END: Final = 3
-"""Of the event loop, until a connection that has been closed is gone."""
+"""Turns of the event loop until a connection that has been closed is gone."""
 _TICK_S: Final = 1.0
 """Interval between updates of the Date header, the only work of an idle server."""
 
