@@ -42,14 +42,6 @@ def test_it_measures_and_remembers(
     assert printed.count("tokens/s") == 6
 
 
-def test_a_server_that_counts_nothing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("JAN_SERVE_DATA_DIR", str(tmp_path))
-    assert main(["bench", "--url", "http://127.0.0.1:9"]) != 0
-    assert "127.0.0.1:9" in capsys.readouterr().err
-
-
 MARKS = {
     "schema kept": 4,  # by the grammar
     "schema right": 4,  # it copies names and numbers
