@@ -35,52 +35,49 @@ from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 
-class Waiter(msgspec.Struct, frozen=True, eq=False):
-    """A waiting request. granted: the model, or its rejection. patient: waits through a back-off of any length."""
-
-    source: ModelSource
-    patient: bool
-    granted: asyncio.Future[ResidentModel]
-
-
 class LeaseQueue:
-    """All waiting requests in order of arrival. A waiter leaves when it is granted, rejected or cancelled."""
+    """All waiting requests in order of arrival, each the future of its model. It leaves when granted, rejected or
+    cancelled."""
 
     def __init__(self) -> None:
-        self._waiters: list[Waiter] = []
+        self._sources: dict[asyncio.Future[ResidentModel], ModelSource] = {}
+        self._patient: set[asyncio.Future[ResidentModel]] = set()
 
-    def join(self, source: ModelSource, *, patient: bool = False) -> Waiter:
-        waiter = Waiter(source, patient, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
-        return waiter
+    def join(self, source: ModelSource, *, patient: bool = False) -> asyncio.Future[ResidentModel]:
+        """Returns what gets the model, or the rejection. patient: waits through a back-off of any length."""
+        granted = asyncio.get_running_loop().create_future()
+        self._sources[granted] = source
+        if patient:
+            self._patient.add(granted)
+        return granted
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, granted: asyncio.Future[ResidentModel]) -> None:
         """No effect if it was granted or rejected already."""
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+        self._sources.pop(granted, None)
+        self._patient.discard(granted)
 
     def sources(self) -> tuple[ModelSource, ...]:
-        """The requested sources, without duplicates, oldest waiter first."""
-        return tuple(dict.fromkeys(waiter.source for waiter in self._waiters))
+        """The requested sources, without duplicates, oldest request first."""
+        return tuple(dict.fromkeys(self._sources.values()))
 
     def waiting(self, name: str) -> int:
-        return sum(waiter.source.name == name for waiter in self._waiters)
+        return sum(source.name == name for source in self._sources.values())
 
     def take(self, source: ModelSource, *, patient: bool = True) -> list[asyncio.Future[ResidentModel]]:
-        """Remove all waiters for this source; returns their open futures, oldest first. patient: patient ones too."""
-        taken = [
-            waiter for waiter in self._waiters if waiter.source == source and (patient or not waiter.patient)
-        ]
-        self._waiters = [waiter for waiter in self._waiters if waiter not in taken]
-        return [waiter.granted for waiter in taken if not waiter.granted.done()]
+        """Remove all requests for this source; returns those not cancelled, oldest first. patient: patient ones too."""
+        of_source = [granted for granted, wanted in self._sources.items() if wanted == source]
+        taken = [granted for granted in of_source if patient or granted not in self._patient]
+        for granted in taken:
+            self.leave(granted)
+        return [granted for granted in taken if not granted.done()]
 
     def refuse(self, source: ModelSource, error: JanServeError, *, patient: bool = True) -> None:
-        """Remove waiters as `take` does, and fail each with the error."""
+        """Remove requests as `take` does, and fail each with the error."""
         for granted in self.take(source, patient=patient):
             granted.set_exception(copy_error(error))
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self._sources)
 
 
 logger = logging.getLogger(__name__)

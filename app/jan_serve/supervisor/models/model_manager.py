@@ -301,8 +301,7 @@ class ModelManager:
         return await self._wait_for(source, patient=True)
 
     async def _wait_for(self, source: ModelSource, *, patient: bool) -> ResidentModel:
-        waiter = self._loaded.queue.join(source, patient=patient)
-        granted = waiter.granted
+        granted = self._loaded.queue.join(source, patient=patient)
         self._notify()
         try:
             return await granted
@@ -311,7 +310,7 @@ class ModelManager:
                 granted.result().release()
             raise
         finally:
-            self._loaded.queue.leave(waiter)
+            self._loaded.queue.leave(granted)
             self._notify()
 
     def _admit(self, source: ModelSource, retention: Retention) -> None:
