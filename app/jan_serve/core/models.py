@@ -189,8 +189,8 @@ class AdapterFacts(msgspec.Struct, frozen=True):
     scale: float
 
 
-class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts that are known only after the load. Sizes in bytes, lengths in tokens.
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, tag="facts"):
+    """Facts that are known only after the load, which they end. Sizes in bytes, lengths in tokens.
 
     special_tokens: by role (bos, eos, eot, sep, nl, pad, mask, and fim_ with pre, suf, mid, pad, rep, sep).
     chat_templates: by name; "default" is the GGUF's own. pooling: how embeddings are pooled.

@@ -57,7 +57,6 @@ from jan_serve.ipc.messages import (
     PingRequest,
     Pong,
     ReadState,
-    Ready,
     RequestCompleted,
     ShutdownRequest,
     Step,
@@ -107,7 +106,7 @@ class Worker:
         threading.Thread(target=_ending_process(self._transfer.run), name="transfer", daemon=True).start()
         threading.Thread(target=_ending_process(self._write), name="writer", daemon=True).start()
         self._phase.enter("idle")
-        self._channel.send(Ready(loaded.facts))
+        self._channel.send(loaded.facts)
         _ending_process(self._serve)()
         return 0
 

@@ -1,7 +1,8 @@
-"""The messages of the worker pipe. A worker gets LoadModel once, and answers LoadProgress*, then Ready or LoadFailed.
+"""The messages of the worker pipe.
 
-Then it sends one Step per engine step (the events of all its requests) and the direct answers. Request ids are chosen
-by the front and are unique within it: a request keeps its id in the next worker.
+A worker gets LoadModel once, and answers LoadProgress*, then ModelFacts or LoadFailed. Then it sends one Step per
+engine step (the events of all its requests) and the direct answers. Request ids are chosen by the front and are unique
+within it: a request keeps its id in the next worker.
 """
 
 from __future__ import annotations
@@ -330,12 +331,6 @@ class LoadProgress(msgspec.Struct, frozen=True, tag="load_progress"):
     fraction: float
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The model is loaded; the worker now accepts requests."""
-
-    facts: ModelFacts
-
-
 class ContextGrown(msgspec.Struct, frozen=True, tag="context_grown"):
     """The context of the model is longer from now on. kv_bytes: of its cells."""
 
@@ -448,7 +443,7 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
 
 WorkerEvent = (
     LoadProgress
-    | Ready
+    | ModelFacts
     | LoadFailed
     | ContextGrown
     | Step

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.models import ModelFacts
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation, error_from_payload
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
@@ -20,7 +21,6 @@ from jan_serve.ipc.messages import (
     LoadProgress,
     PingRequest,
     Pong,
-    Ready,
     ShutdownRequest,
     Tokenized,
     TokenizeRequest,
@@ -93,13 +93,13 @@ def test_one_that_is_not_wanted_ends_in_peace(unloaded: Worker, says: bool) -> N
 def test_a_load_is_reported_up_to_its_end(unloaded: Worker, tiny_llama: Path) -> None:
     unloaded.send(LoadModel(path=str(tiny_llama), settings=SMALL), PingRequest(5))
     events: list[WorkerEvent] = []
-    while not {Ready, Pong} <= {type(event) for event in events}:
+    while not {ModelFacts, Pong} <= {type(event) for event in events}:
         events.append(unloaded.receive())
     fractions = [event.fraction for event in events if isinstance(event, LoadProgress)]
     assert fractions == sorted(fractions) and fractions[-1] == 1.0
     assert [event.nonce for event in events if isinstance(event, Pong)] == [5]
-    [ready] = [event for event in events if isinstance(event, Ready)]
-    assert ready.facts.n_ctx == 256
+    [facts] = [event for event in events if isinstance(event, ModelFacts)]
+    assert facts.n_ctx == 256
 
 
 def test_a_load_that_fails_ends_it_with_the_reason(unloaded: Worker, tmp_path: Path) -> None:

@@ -53,7 +53,6 @@ from jan_serve.ipc.messages import (
     PingRequest,
     Pong,
     PromptScored,
-    Ready,
     RequestCompleted,
     SequenceFinished,
     ShutdownRequest,
@@ -198,7 +197,7 @@ class FakeEngine:
                 self.saved = min(self.saved, load.settings.cache_ram_most)
         self.channel.send(LoadProgress(1.0))
         self.facts = facts_of(name, load.settings)
-        self.channel.send(Ready(self.facts))
+        self.channel.send(self.facts)
 
     def refuse_load(self, error: JanServeError) -> NoReturn:
         """Say why it cannot load, and end."""

@@ -47,7 +47,6 @@ from jan_serve.ipc.messages import (
     PingRequest,
     Pong,
     PromptScored,
-    Ready,
     RequestCompleted,
     RequestProgressed,
     SequenceFinished,
@@ -221,19 +220,19 @@ class Worker:
         while True:
             event = self.receive()
             match event:
-                case Ready():
-                    self._facts = event.facts
+                case ModelFacts():
+                    self._facts = event
                     return
                 case LoadFailed():
                     raise error_from_payload(event.code, event.payload)
                 case LoadProgress():
                     pass
                 case _:
-                    raise AssertionError(f"before Ready: {event}")
+                    raise AssertionError(f"before the facts: {event}")
 
     @property
     def facts(self) -> ModelFacts:
-        """The facts from Ready."""
+        """What the load ended with."""
         assert self._facts is not None
         return self._facts
 

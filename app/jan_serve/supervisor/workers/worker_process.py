@@ -28,7 +28,6 @@ from jan_serve.ipc.messages import (
     LoadProgress,
     PingRequest,
     Pong,
-    Ready,
     ShutdownRequest,
     WorkerEvent,
     WorkerRequest,
@@ -258,9 +257,9 @@ class WorkerProcess:
                 self._watchdog.progressed(self._clock())
                 self.load_fraction = event.fraction
                 self._on_change()
-            case Ready() if self.state is WorkerState.LOADING:
+            case ModelFacts() if self.state is WorkerState.LOADING:
                 self._watchdog.ready(self._clock())
-                self.outcome = event.facts
+                self.outcome = event
                 self._set_state(WorkerState.READY)
             case LoadFailed() if self.outcome is None:
                 self.outcome = error_from_payload(event.code, event.payload)

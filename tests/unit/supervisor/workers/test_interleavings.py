@@ -29,7 +29,6 @@ from jan_serve.ipc.messages import (
     LoadProgress,
     PingRequest,
     Pong,
-    Ready,
     RequestCompleted,
     ShutdownRequest,
     Step,
@@ -242,7 +241,7 @@ class Child:
             case Fault.UNEXPECTED:
                 self.fault = Fault.UNEXPECTED
                 failed = LoadFailed(code="invalid_model", payload={"message": "late"})
-                self._send(self._draws.choice((Ready(fake_facts()), failed, LoadProgress(0.5))))
+                self._send(self._draws.choice((fake_facts(), failed, LoadProgress(0.5))))
             case Fault.CLOSED_PIPE:
                 self.fault = Fault.CLOSED_PIPE
                 self.stdout.feed_eof()
@@ -294,7 +293,7 @@ class Child:
             await self._draws.moment(1.0)
             self._end(1)
         else:
-            self._send(Ready(fake_facts()))
+            self._send(fake_facts())
 
     async def _pong(self, nonce: int) -> None:
         await self._draws.moment(0.5)
