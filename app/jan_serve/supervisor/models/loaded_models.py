@@ -180,7 +180,7 @@ class LoadedModels:
         return min(due, default=None)
 
     def _advance_load(self, resident: ResidentModel) -> None:
-        match resident.outcome:
+        match resident.worker.outcome:
             case None:
                 if resident.retiring or resident.source not in self.queue.sources():
                     logger.info("load of %s cancelled: no request waits for it", resident.source.name)

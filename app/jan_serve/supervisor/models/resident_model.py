@@ -18,7 +18,7 @@ from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.models.tries import Tries
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
-from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
+from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
 
 class LoadState(StrEnum):
@@ -58,14 +58,8 @@ class ResidentModel:
         self.is_reported = False
         self._on_change = on_change
         self._clock = clock
-        self._early_outcome: LoadOutcome | None = None
         self._loading: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-
-    @property
-    def outcome(self) -> LoadOutcome | None:
-        """The result of the load; None while it runs."""
-        return self._early_outcome or self.worker.outcome
 
     @property
     def usable(self) -> bool:
@@ -90,7 +84,7 @@ class ResidentModel:
         return msgspec.structs.replace(use, total=use.total + saved)
 
     def load(self, on_begun: Callable[[], None]) -> None:
-        """Start the load; `outcome` gets its result. on_begun: called once the worker has it; returns at once."""
+        """Start it; its result is `worker.outcome`. on_begun: called once the worker has the load; returns at once."""
         self._loading = asyncio.create_task(self._load(on_begun), name=f"load {self.source.name}")
 
     def become_ready(self, facts: ModelFacts) -> None:
@@ -139,12 +133,12 @@ class ResidentModel:
             on_begun()
         except JanServeError as error:
             # The worker did not get the load: nothing but its watchdog would end it.
-            self._early_outcome = error
+            self.worker.outcome = error
         except Exception as error:  # requests must not wait for ever
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             # Out of processes, or no interpreter: counts as a crash, so that back-off applies.
             failed = WorkerEnd(requested=False, status=f"could not be started ({reason})")
-            self._early_outcome = shortage(error) or failed
+            self.worker.outcome = shortage(error) or failed
         self._on_change()
 
     async def _stop(self) -> None:

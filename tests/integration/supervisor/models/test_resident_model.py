@@ -27,11 +27,11 @@ async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path)
     changed = asyncio.Event()
     worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
     made = ResidentModel(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
-    assert made.outcome is None
+    assert made.worker.outcome is None
     made.load(lambda: None)
     await changed.wait()
-    assert isinstance(made.outcome, WorkerEnd) and not made.outcome.requested
-    assert str(made.outcome) == "could not be started (No such file or directory)"
+    assert isinstance(made.worker.outcome, WorkerEnd) and not made.worker.outcome.requested
+    assert str(made.worker.outcome) == "could not be started (No such file or directory)"
     await made.stop()
 
 
@@ -43,7 +43,7 @@ async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     made.load(lambda: pytest.fail("the worker does not have it"))
     async with asyncio.timeout(60):
         await changed.wait()
-    assert isinstance(made.outcome, ProtocolError)
+    assert isinstance(made.worker.outcome, ProtocolError)
     await made.stop()
     assert (made.state, children()) == (LoadState.GONE, [])
 
@@ -65,7 +65,7 @@ async def test_whatever_a_start_raises_the_load_is_over(
     made.load(lambda: pytest.fail("it has not begun"))
     async with asyncio.timeout(60):
         await changed.wait()
-    assert type(made.outcome) is outcome
+    assert type(made.worker.outcome) is outcome
     await made.stop()
 
 
