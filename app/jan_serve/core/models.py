@@ -18,14 +18,12 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     """A file, and what distinguishes its loads.
 
     name: canonical; clients see it. path: absolute. revision: changes with the file and with the load options; a loaded
-    model whose source has another revision is reloaded. adapters: names of its LoRA adapters. projector: file through
-    which it sees or hears.
+    model whose source has another revision is reloaded. projector: file through which it sees or hears.
     """
 
     name: str
     path: str
     revision: tuple[int, ...] = ()
-    adapters: tuple[str, ...] = ()
     projector: str | None = None
 
 

@@ -223,7 +223,6 @@ class ModelSources:
             name=entry.name,
             path=str(entry.path),
             revision=(entry.size_bytes, entry.modified_ns, digest),
-            adapters=entry.adapters,
             projector=str(projector) if projector is not None else None,
         )
         return self.updated.current(own)
