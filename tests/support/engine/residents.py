@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from jan_serve.core.models import ModelSource
-from jan_serve.ipc.messages import EngineSettings, Pong
+from jan_serve.ipc.messages import LoadModel, Pong
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.resident_model import ResidentModel
-from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.workers.worker_process import WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engine.engines import FAKE_ENGINE
 
 SIZE = Footprint(weights=100, context=40, least_context=10, working=20, on_device=30)
-NEEDS = LoadNeeds(EngineSettings(), SIZE)
+LOAD = LoadModel(path="/m")
 
 
 class Pulse(WorkerProcess):
@@ -31,6 +30,6 @@ def resident(
 ) -> tuple[ResidentModel, Pulse]:
     worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
     made = ResidentModel(
-        ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock()
+        ModelSource(name="m", path="/m"), LOAD, SIZE, worker, lambda: None, clock or TurnedClock()
     )
     return made, worker

@@ -14,6 +14,7 @@ import msgspec
 
 from jan_serve.core.models import ModelFacts, ModelSource
 from jan_serve.errors import JanServeError, ModelFailed, copy_error
+from jan_serve.ipc.messages import LoadModel
 from jan_serve.placement.report import advice, lines
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.eviction import (
@@ -358,15 +359,15 @@ class LoadedModels:
             settings = msgspec.structs.replace(
                 settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
             )
-        needs = msgspec.structs.replace(needs, settings=settings)
+        load = LoadModel(path=source.path, settings=settings)
         worker = WorkerProcess(
             source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
         )
-        resident = ResidentModel(source, needs, worker, self._on_change, self._clock)
+        resident = ResidentModel(source, load, needs.footprint, worker, self._on_change, self._clock)
         self.residents[source.name] = resident
         self._preparation.forget_all()
         logger.info("loading %s", source.name)
-        if reason := needs.settings.unused_heads:
+        if reason := settings.unused_heads:
             logger.info("%s: its head for further tokens (MTP) is not used: %s", source.name, reason)
         resident.load(self._on_load)
 

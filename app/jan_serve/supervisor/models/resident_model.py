@@ -15,7 +15,6 @@ from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant, Retention, ttl_left_s
 from jan_serve.supervisor.models.model_history import ModelHistory
-from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.models.tries import Tries
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
@@ -36,7 +35,8 @@ class ResidentModel:
     def __init__(
         self,
         source: ModelSource,
-        needs: LoadNeeds,
+        load: LoadModel,
+        footprint: Footprint,
         worker: WorkerProcess,
         on_change: Callable[[], None],
         clock: Callable[[], float],
@@ -54,8 +54,9 @@ class ResidentModel:
         self.retiring = False
         """It takes no new request, and is unloaded once no request holds it."""
         self.gone = asyncio.Event()
-        self._needs = needs
         self.is_reported = False
+        self._request = load
+        self._footprint = footprint
         self._on_change = on_change
         self._clock = clock
         self._loading: asyncio.Task[None] | None = None
@@ -69,13 +70,13 @@ class ResidentModel:
     @property
     def optional_projector(self) -> str | None:
         """The projector of the load, if the model may be served without it."""
-        settings = self._needs.settings
+        settings = self._request.settings
         return None if settings.projector_required else settings.projector
 
     @property
     def memory(self) -> MemoryUse:
         """Its memory now: the estimate, and the prompt cache in RAM as of the last pulse."""
-        pong, footprint = self.worker.pong, self._needs.footprint
+        pong, footprint = self.worker.pong, self._footprint
         saved = pong.stats.cache_ram_bytes if pong is not None else 0
         if self.client is not None:
             use = memory_when_loaded(footprint, self.client.facts)
@@ -129,7 +130,7 @@ class ResidentModel:
 
     async def _load(self, on_begun: Callable[[], None]) -> None:
         try:
-            await self.worker.start(LoadModel(path=self.source.path, settings=self._needs.settings))
+            await self.worker.start(self._request)
             on_begun()
         except JanServeError as error:
             # The worker did not get the load: nothing but its watchdog would end it.

@@ -9,6 +9,7 @@ import pytest
 
 from jan_serve.core.models import ModelSource
 from jan_serve.errors import InsufficientMemory, ProtocolError
+from jan_serve.ipc.messages import LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
@@ -17,7 +18,7 @@ from jan_serve.supervisor.models.resident_model import (
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engine.engines import FAKE_ENGINE
-from tests.support.engine.residents import NEEDS, resident
+from tests.support.engine.residents import LOAD, SIZE, resident
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
-    made = ResidentModel(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
+    made = ResidentModel(ModelSource(name="m", path="/m"), LOAD, SIZE, worker, changed.set, TurnedClock())
     assert made.worker.outcome is None
     made.load(lambda: None)
     await changed.wait()
@@ -38,8 +39,8 @@ async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path)
 async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
-    source = ModelSource(name="m", path="/models/\udcff.gguf")
-    made = ResidentModel(source, NEEDS, worker, changed.set, TurnedClock())
+    source, load = ModelSource(name="m", path="/m"), LoadModel(path="/models/\udcff.gguf")
+    made = ResidentModel(source, load, SIZE, worker, changed.set, TurnedClock())
     made.load(lambda: pytest.fail("the worker does not have it"))
     async with asyncio.timeout(60):
         await changed.wait()
@@ -56,7 +57,7 @@ async def test_whatever_a_start_raises_the_load_is_over(
 ) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
-    made = ResidentModel(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
+    made = ResidentModel(ModelSource(name="m", path="/m"), LOAD, SIZE, worker, changed.set, TurnedClock())
 
     async def fail(_load: object) -> None:
         raise error
