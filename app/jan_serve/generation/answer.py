@@ -135,8 +135,8 @@ class AnswerReader:
                 yield Started(
                     model=self._model,
                     prompt_tokens=event.prompt_tokens,
-                    infilled=self._prepared.prompt.infilled,
-                    truncated=self._prepared.prompt.truncated,
+                    infilled=self._prepared.infilled,
+                    truncated=self._prepared.truncated,
                     warnings=self._prepared.warnings,
                 )
             case PromptScored() | RequestProgressed():
@@ -164,5 +164,5 @@ class AnswerReader:
                 raise EngineFailure(f"The engine sent {type(event).__name__} in place of an answer.")
 
     def _read(self, event: ChoiceEvent) -> Iterable[GenerationEvent]:
-        parsers = self._prepared.prompt.parsers
+        parsers = self._prepared.parsers
         return (event,) if parsers is None else parsers.read(event)

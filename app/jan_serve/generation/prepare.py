@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
@@ -28,7 +29,7 @@ from jan_serve.core.trace import KeptPrompt, current_trace
 from jan_serve.core.transcript import random_hex
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.answer_plan import AnswerConstraint, AnswerParsers, ChatPlan
+from jan_serve.generation.answer_plan import AnswerParsers, ChatPlan
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.media_reader import MarkedMessages, MediaReader, ReadMedia, shown
@@ -50,42 +51,16 @@ def draw_seed() -> int:
     return int(random_hex(4), 16) >> (32 - RANDOM_SEED_BITS)
 
 
-class EnginePrompt(msgspec.Struct, frozen=True):
-    """The prompt of an EngineRequest, what it allows of the answer, and who reads that.
+class PreparedRequest(msgspec.Struct, frozen=True):
+    """submitted: for the engine. media: of its prompt, until they are decoded. parsers: None if the answer is plain
+    text. The others: as in Started."""
 
-    media: what is not decoded yet. infilled: it contains the suffix too. answer: its constraint. parsers: None if the
-    answer is plain text. specials: control tokens that stay in the text. turn_end: a stop string that the client did
-    not ask for.
-    """
-
-    pieces: tuple[PromptPiece, ...]
+    submitted: EngineRequest
     media: tuple[ReadMedia, ...] = ()
-    param: str = "prompt"
-    add_special: bool = True
-    parse_special: bool = True
     infilled: bool = False
     truncated: bool = False
     warnings: tuple[str, ...] = ()
-    answer: AnswerConstraint = AnswerConstraint()
     parsers: AnswerParsers | None = None
-    specials: tuple[str, ...] = ()
-    turn_end: str | None = None
-
-    def count_request(self) -> CountRequest:
-        return CountRequest(
-            prompt=self.pieces,
-            add_special=self.add_special,
-            parse_special=self.parse_special,
-            prompt_param=self.param,
-        )
-
-
-class PreparedRequest(NamedTuple):
-    """warnings: as in Started."""
-
-    submitted: EngineRequest
-    prompt: EnginePrompt
-    warnings: tuple[str, ...]
 
 
 class RequestPreparer:
@@ -126,46 +101,24 @@ class RequestPreparer:
         trace.operation = "chat" if isinstance(request.prompt, ChatPrompt) else "text_completion"
         if not isinstance(request.prompt, InfillPrompt):
             self._history.compare(trace, client.name, cache_salt, request.prompt)
-        make = self._chat if isinstance(request.prompt, ChatPrompt) else self._plain_prompt
-        prompt = await make(request, client)
+        make = self._chat if isinstance(request.prompt, ChatPrompt) else self._plain
+        prepared = await make(request, _without_prompt(request, client.next_id(), cache_salt), client)
+        sent = prepared.submitted
         if trace.prompts is not None:
-            shown_pieces = tuple(piece if isinstance(piece, str | tuple) else None for piece in prompt.pieces)
-            trace.prompts.append(KeptPrompt(shown_pieces, prompt.add_special, prompt.parse_special))
-        await self._check_length(prompt, request, client)
+            shown_pieces = tuple(piece if isinstance(piece, str | tuple) else None for piece in sent.prompt)
+            trace.prompts.append(KeptPrompt(shown_pieces, sent.add_special, sent.parse_special))
+        if prepared.media:
+            await _check_length(sent, client)
         with trace.spends("media"):
-            pieces = await self._media.decoded(prompt.pieces, prompt.media)
-        stopping = request.stopping
-        if prompt.turn_end is not None:
-            stopping = msgspec.structs.replace(stopping, stop=(*stopping.stop, prompt.turn_end))
-        sequences = max(request.n, request.best_of)
-        logprobs = request.logprobs
-        if sequences > request.n and logprobs is None:
-            logprobs = 0  # the choice among them needs their mean log-probability
-        engine_request = EngineRequest(
-            id=client.next_id(),
-            prompt=pieces,
-            add_special=prompt.add_special,
-            parse_special=prompt.parse_special,
-            prompt_param=prompt.param,
-            sampling=await self._sampling(request, client),
-            stopping=stopping,
-            grammar=prompt.answer.grammar,
-            guide=prompt.answer.guide,
-            n=sequences,
-            logprobs=logprobs,
-            prompt_logprobs=request.prompt_logprobs,
-            return_tokens=request.return_tokens,
-            reports_progress=request.reports_progress,
-            vocabulary_entries=request.vocabulary_entries,
-            skip_special_tokens=request.skip_special_tokens,
-            visible_specials=prompt.specials,
-            adapters=chosen_adapters(request.adapters, client),
-            cache_salt=cache_salt,
-        )
-        warnings = (*request.warnings, *prompt.answer.warnings, *prompt.warnings)
-        return PreparedRequest(engine_request, prompt, warnings)
+            pieces = await self._media.decoded(sent.prompt, prepared.media)
+        sampling = await self._sampling(request, client)
+        adapters = chosen_adapters(request.adapters, client)
+        sent = replace(sent, prompt=pieces, sampling=sampling, adapters=adapters)
+        return replace(prepared, submitted=sent, media=(), warnings=(*request.warnings, *prepared.warnings))
 
-    async def _chat(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
+    async def _chat(
+        self, request: GenerationRequest, begun: EngineRequest, client: EngineClient
+    ) -> PreparedRequest:
         assert isinstance(request.prompt, ChatPrompt)
         plan = self._plan(request.prompt, client, request.model)
         marked, rendered = await self._render(plan, client)
@@ -177,16 +130,23 @@ class RequestPreparer:
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         starts_in_thought = thought is not None and thought.is_open
-        turn_end = plan.turn_end(request.stopping)
-        return EnginePrompt(
-            marked.pieces(rendered.text),
+        stopping, turn_end = request.stopping, plan.turn_end(request.stopping)
+        if turn_end is not None:
+            stopping = replace(stopping, stop=(*stopping.stop, turn_end))
+        submitted = replace(
+            begun,
+            prompt=marked.pieces(rendered.text),
+            prompt_param="messages",
+            stopping=stopping,
+            grammar=answer.grammar,
+            guide=answer.guide,
+            visible_specials=plan.chat_format.special_tokens,
+        )
+        return PreparedRequest(
+            submitted,
             marked.media,
-            param="messages",
-            warnings=(*marked.warnings, *rendered.warnings),
-            answer=answer,
+            warnings=(*answer.warnings, *marked.warnings, *rendered.warnings),
             parsers=AnswerParsers(plan, starts_in_thought=starts_in_thought, turn_end=turn_end),
-            specials=plan.chat_format.special_tokens,
-            turn_end=turn_end,
         )
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
@@ -201,13 +161,15 @@ class RequestPreparer:
     ) -> int:
         """The tokens of the prompt; its images and sounds are not decoded. As `chat_text`."""
         if isinstance(prompt, ChatPrompt):
-            found = EnginePrompt(await self._chat_pieces(prompt, client, requested), param="messages")
+            pieces = await self._chat_pieces(prompt, client, requested)
+            count = CountRequest(prompt=pieces, prompt_param="messages")
         else:
-            found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
-        return (await client.ask(found.count_request())).tokens
+            pieces, _, _ = await self._media.placed(prompt.parts, client)
+            count = CountRequest(prompt=pieces, add_special=prompt.add_special)
+        return (await client.ask(count)).tokens
 
     async def fetched(self, prompt: PartsPrompt, client: EngineClient) -> PartsPrompt:
-        return msgspec.structs.replace(prompt, parts=await self._media.fetched(prompt.parts, client))
+        return replace(prompt, parts=await self._media.fetched(prompt.parts, client))
 
     async def _chat_pieces(
         self, prompt: ChatPrompt, client: EngineClient, requested: str | None
@@ -283,7 +245,7 @@ class RequestPreparer:
         """The template sees markers in place of images and sounds."""
         facts, prompt = client.facts, plan.prompt
         marked = await self._media.marked(prompt.messages, client)
-        seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=plan.shown_tools)
+        seen = replace(prompt, messages=marked.messages, tools=plan.shown_tools)
         render = RenderRequest(
             prompt=seen,
             template=plan.template,
@@ -294,38 +256,33 @@ class RequestPreparer:
         with current_trace().spends("template"):
             return marked, await self._renderer(render)
 
-    async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
+    async def _plain(
+        self, request: GenerationRequest, begun: EngineRequest, client: EngineClient
+    ) -> PreparedRequest:
         match request.prompt:
             case TextPrompt(text=text):
-                prompt = EnginePrompt((text,))
+                prepared = PreparedRequest(replace(begun, prompt=(text,)))
             case PartsPrompt(parts=parts, add_special=add_special):
                 pieces, media, warnings = await self._media.placed(parts, client)
-                prompt = EnginePrompt(pieces, media, add_special=add_special, warnings=warnings)
+                sent = replace(begun, prompt=pieces, add_special=add_special)
+                prepared = PreparedRequest(sent, media, warnings=warnings)
             case TokenPrompt(ids=ids, param=param):
-                prompt = EnginePrompt((ids,), add_special=False, param=param)
+                prepared = PreparedRequest(
+                    replace(begun, prompt=(ids,), add_special=False, prompt_param=param)
+                )
             case InfillPrompt(prefix=prefix) as gap:
                 infill = await infill_pieces(gap, client, request.stopping.max_tokens)
-                prompt = EnginePrompt((prefix,))
+                prepared = PreparedRequest(replace(begun, prompt=(prefix,)))
                 if infill is not None:
                     pieces, truncated = infill
-                    prompt = EnginePrompt(pieces, parse_special=False, infilled=True, truncated=truncated)
+                    sent = replace(begun, prompt=pieces, parse_special=False)
+                    prepared = PreparedRequest(sent, infilled=True, truncated=truncated)
             case ChatPrompt():
                 raise TypeError("a chat has no plain prompt")
         if request.constraint is None:
-            return prompt
+            return prepared
         grammar = await self._compiled(request.constraint, request.constraint_field)
-        return msgspec.structs.replace(prompt, answer=AnswerConstraint(grammar))
-
-    async def _check_length(
-        self, prompt: EnginePrompt, request: GenerationRequest, client: EngineClient
-    ) -> None:
-        """Check as the worker does, but before images and sounds are decoded. Raises ContextLengthExceeded."""
-        if not prompt.media:
-            return
-        n_prompt = (await client.ask(prompt.count_request())).tokens
-        n_ctx, requested = client.facts.longest_ctx, request.stopping.max_tokens
-        if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
-            raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=prompt.param)
+        return replace(prepared, submitted=replace(prepared.submitted, grammar=grammar))
 
     async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
         sampling = request.sampling
@@ -342,7 +299,41 @@ class RequestPreparer:
                     param="logit_bias",
                 )
         seed = self._seed() if sampling.seed is None else sampling.seed
-        return msgspec.structs.replace(sampling, seed=seed, logit_bias=bias)
+        return replace(sampling, seed=seed, logit_bias=bias)
+
+
+def _without_prompt(request: GenerationRequest, request_id: int, cache_salt: str) -> EngineRequest:
+    """What the engine gets of any request. Its prompt, and what depends on the prompt or the model, follow."""
+    sequences, logprobs = max(request.n, request.best_of), request.logprobs
+    if sequences > request.n and logprobs is None:
+        logprobs = 0  # the choice among them needs their mean log-probability
+    return EngineRequest(
+        id=request_id,
+        prompt=(),
+        stopping=request.stopping,
+        n=sequences,
+        logprobs=logprobs,
+        prompt_logprobs=request.prompt_logprobs,
+        return_tokens=request.return_tokens,
+        reports_progress=request.reports_progress,
+        vocabulary_entries=request.vocabulary_entries,
+        skip_special_tokens=request.skip_special_tokens,
+        cache_salt=cache_salt,
+    )
+
+
+async def _check_length(sent: EngineRequest, client: EngineClient) -> None:
+    """Check as the worker does, but before images and sounds are decoded. Raises ContextLengthExceeded."""
+    count = CountRequest(
+        prompt=sent.prompt,
+        add_special=sent.add_special,
+        parse_special=sent.parse_special,
+        prompt_param=sent.prompt_param,
+    )
+    n_prompt = (await client.ask(count)).tokens
+    n_ctx, requested = client.facts.longest_ctx, sent.stopping.max_tokens
+    if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
+        raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=sent.prompt_param)
 
 
 async def _about(field: str, compiled: Awaitable[T]) -> T:

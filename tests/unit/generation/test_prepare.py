@@ -89,7 +89,7 @@ async def test_what_is_submitted_for_a_text() -> None:
         None,
         (),
     )
-    assert found.prompt.parsers is None and found.warnings == ()
+    assert found.parsers is None and found.warnings == ()
 
 
 async def test_control_tokens_of_the_models_format_stay_in_the_text() -> None:
@@ -137,9 +137,9 @@ async def test_a_turn_of_chatml_ends_at_its_text_where_the_model_has_no_token(
     request = GenerationRequest(prompt=chat("Hi"), stopping=stopping)
     sent = await one.prepare(request, client_of(None), "")
     assert sent.submitted.stopping.stop == stops
-    assert sent.prompt.parsers is not None
-    sent.prompt.parsers.read(TextDelta(index=0, text="Hello."))
-    *_, ended = sent.prompt.parsers.read(Finished(index=0, reason="stop", stop="<|im_end|>"))
+    assert sent.parsers is not None
+    sent.parsers.read(TextDelta(index=0, text="Hello."))
+    *_, ended = sent.parsers.read(Finished(index=0, reason="stop", stop="<|im_end|>"))
     assert isinstance(ended, Finished) and ended.stop == told
 
 
@@ -202,7 +202,7 @@ async def test_infill_puts_prefix_and_suffix_between_the_models_tokens() -> None
     )
     assert found.submitted.prompt == ((290,), "def f(", (291,), "):\n", (292,))
     assert not found.submitted.parse_special
-    assert (found.prompt.infilled, found.prompt.truncated) == (True, False)
+    assert (found.infilled, found.truncated) == (True, False)
 
 
 async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> None:
@@ -210,7 +210,7 @@ async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> Non
         await prepared(GenerationRequest(prompt=InfillPrompt("a", "b")))
     assert caught.value.param == "suffix"
     found = await prepared(GenerationRequest(prompt=InfillPrompt("a", "b", prefix_only=True)))
-    assert (found.submitted.prompt, found.prompt.infilled) == (("a",), False)
+    assert (found.submitted.prompt, found.infilled) == (("a",), False)
 
 
 # Sampling and choices
