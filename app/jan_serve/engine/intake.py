@@ -104,18 +104,17 @@ class Intake:
         state = _begun(request, len(prompt))
         specials = map(self._vocab.control_token, request.visible_specials)
         state.visible_specials = frozenset(token for token in specials if token is not None)
-        buffer = TokenBuffer(prompt)
         mark = self._mark(request.adapters, request.cache_salt)
         if request.adapters and (request.keep_state or request.resume is not None):
             raise UnsupportedOperation(
                 "lora: a request with LoRA adapters cannot move between servers", param="lora"
             )
         if request.resume is not None:
-            sequences = [self._resumed(state, buffer, max_new, request.resume)]
+            sequences = [self._resumed(state, prompt, max_new, request.resume)]
         else:
             sequences: list[Sequence] = []
             for index, written in _unfinished(request):
-                sequences.append(self._sequence(state, index, buffer, max_new, written=written))
+                sequences.append(self._sequence(state, index, prompt, max_new, written=written))
                 yield None
         for sequence in sequences:
             sequence.mark, sequence.media = mark, media
@@ -171,9 +170,7 @@ class Intake:
         salt = request.cache_salt if isinstance(request, EngineRequest) else ""  # a count keeps nothing
         return self._media.assemble(parts, salt)
 
-    def _resumed(
-        self, request: RequestState, prompt: TokenBuffer, max_new: int, resume: ResumeState
-    ) -> Sequence:
+    def _resumed(self, request: RequestState, prompt: Tokens, max_new: int, resume: ResumeState) -> Sequence:
         """The only sequence of a request that resumes from another server's state."""
         if self._shelf is None:
             raise InvalidRequest("This worker takes no migrated caches.", param="migration_request")
@@ -186,9 +183,9 @@ class Intake:
             self._shelf.drop(resume.state)
             raise
 
-    def _check_resumed(self, state: SequenceState, prompt: TokenBuffer, resume: ResumeState) -> None:
+    def _check_resumed(self, state: SequenceState, prompt: Tokens, resume: ResumeState) -> None:
         """Raises InvalidState for the state of another prompt, vocabulary or next token."""
-        if list(state.tokens) != prompt.view().tolist():
+        if list(state.tokens) != prompt.tolist():
             raise InvalidState(
                 f"The migrated cache is of another prompt: it has {len(state.tokens)} tokens, and this one"
                 f" {len(prompt)}.",
@@ -269,7 +266,7 @@ class Intake:
         self,
         state: RequestState,
         index: int,
-        prompt: TokenBuffer,
+        prompt: Tokens,
         max_new: int,
         resumed: SequenceState | None = None,
         written: WrittenChoice = _NOTHING,
@@ -293,8 +290,7 @@ class Intake:
             jump_forward=self._settings.jump_forward,
             draws=written.draws,
         )
-        tokens = TokenBuffer(prompt.view())
-        sampler.observe_prompt(only_tokens(tokens.view()))
+        sampler.observe_prompt(only_tokens(prompt))
         text = SequenceText(
             request.stopping.stop,
             include_stop=request.stopping.include_stop,
@@ -306,7 +302,7 @@ class Intake:
         sequence = Sequence(
             state=state,
             index=index,
-            tokens=tokens,
+            tokens=TokenBuffer(prompt),
             sampler=sampler,
             text=text,
             max_new=max_new,
