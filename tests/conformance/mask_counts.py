@@ -400,7 +400,7 @@ def own(
 
     def start(case: Case, draw: random.Random) -> tuple[Masks, OwnTree]:
         enforced = enforce(JsonSchemaConstraint(case.schema, None, order))
-        executor = vocabulary.factory.create(enforced.compiled())
+        executor = vocabulary.factory.create(enforced.compiled)
         oracle = OwnTree(case.schema, enforced.grammar, vocabulary.trie, vocabulary.pieces, draw)
         return Ours(executor, vocabulary.vocab), oracle
 
@@ -414,7 +414,7 @@ def common(vocabulary: Vocabulary, peer: str | None) -> Callable[[Case, random.R
         oracle = CommonTrees(case.schema, vocabulary, LAYOUTS if peer is None else (SPACED,))
         if peer is not None:
             return PEERS[peer](case.schema, vocabulary), oracle
-        compiled = enforce(JsonSchemaConstraint(case.schema)).compiled()
+        compiled = enforce(JsonSchemaConstraint(case.schema)).compiled
         return Ours(vocabulary.factory.create(compiled), vocabulary.vocab), oracle
 
     return start

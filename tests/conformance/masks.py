@@ -69,7 +69,7 @@ def texts(factory: GrammarFactory, vocab: Vocab, count: int, order: PropertyOrde
     for case in cases[:count]:
         valid = [instance for instance, is_valid in case.instances if is_valid]
         try:
-            executor = factory.create(enforce(JsonSchemaConstraint(case.schema, None, order)).compiled())
+            executor = factory.create(enforce(JsonSchemaConstraint(case.schema, None, order)).compiled)
         except JanServeError:
             continue
         if valid:

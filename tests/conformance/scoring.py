@@ -135,7 +135,7 @@ def _judge(case: Case, schema: Any, oracle: Any) -> Outcome:
     started = time.process_time()
     try:
         constraint = JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)
-        compiled = enforce(constraint).compiled()
+        compiled = enforce(constraint).compiled
         matcher = oracle.compile(compiled.lark, compiled.uniqueness)
     except JanServeError as error:
         return Outcome(case.name, REFUSED, f"{error.code}: {error}"[:300], _since(started))

@@ -7,12 +7,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from jan_serve.constraint.ast import Grammar, Mode, OneLayout, Translated, Unordered
 from jan_serve.constraint.json_schema.ir import TRUE, placed
 from jan_serve.constraint.json_schema.translate import translate as translate_schema
 from jan_serve.constraint.lark.notation import is_indented
 from jan_serve.constraint.lark.print_lark import OnlyCharacters, print_lark_open
-from jan_serve.constraint.lark.references import LarkText, by_content
+from jan_serve.constraint.lark.references import by_content
 from jan_serve.constraint.limits import spent
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
@@ -29,7 +31,7 @@ from jan_serve.core.constraint import (
     RegexConstraint,
     Whitespace,
 )
-from jan_serve.core.uniqueness import NOWHERE, Uniqueness
+from jan_serve.core.uniqueness import NOWHERE
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 
@@ -61,22 +63,17 @@ class Cost(NamedTuple):
 
 
 class Enforced(NamedTuple):
-    """lark: for llguidance. grammar: what it prints. uniqueness: what texts must obey beside it; None: nothing."""
+    """compiled: what the engine needs. grammar: what it prints. most: as in Translated."""
 
-    lark: LarkText
+    compiled: CompiledGrammar
     grammar: Grammar
-    uniqueness: Uniqueness | None
     most: dict[str, int]
     cost: Cost
     translate: Translate
 
-    def compiled(self) -> CompiledGrammar:
-        """What the engine needs of it."""
-        return CompiledGrammar(self.lark.text, self.lark.specials, self.uniqueness)
-
     def piece(self) -> GrammarPiece:
         """The constraint as a part of a larger grammar."""
-        return by_content(self.lark)
+        return by_content(self.compiled)
 
     def gbnf(self) -> str:
         """The same grammar as GBNF, with comments that say what GBNF leaves out. Raises GrammarTooComplex."""
@@ -96,14 +93,15 @@ class Enforced(NamedTuple):
     def _left_out(self) -> Iterator[str]:
         if has_node(self.grammar, OneLayout):
             indented = ", and also takes JSON that is indented by 2 spaces, 4 spaces or a tab"
-            more = indented if is_indented(self.lark.text) else ""
+            more = indented if is_indented(self.compiled.lark) else ""
             yield f"The server keeps one layout throughout{more}: GBNF cannot say that."
         if has_node(self.grammar, Unordered):
             yield "The server also takes the properties in any order: GBNF cannot say that."
         if has_lark_only(self.grammar):
             more = "may take more escapes in strings and bound the digits of numbers"
             yield f"The server runs this as Lark, whose terminals {more}."
-        if self.uniqueness is not None and self.uniqueness.names_repeat:
+        unique = self.compiled.uniqueness
+        if unique is not None and unique.names_repeat:
             yield "The server also lets no object have a name twice: GBNF cannot say that."
         if self.cost.unique_arrays:
             yield "The server also lets no item of an array with `uniqueItems` repeat: GBNF cannot say that."
@@ -133,22 +131,22 @@ def enforce_translation(
 def _enforced(translate: Translate, mode: Mode, terminals: bool) -> Enforced:
     found = translate(mode)
     try:
-        lark = print_open(found.grammar, terminals=terminals)
+        printed = print_open(found.grammar, terminals=terminals)
     except GrammarTooComplex as error:
         if mode is not Mode.ENFORCED:
             raise
         found = translate(Mode.IN_RULES)
         with placed(TRUE):
-            lark = print_open(found.grammar, terminals=terminals and not isinstance(error, OnlyCharacters))
+            printed = print_open(found.grammar, terminals=terminals and not isinstance(error, OnlyCharacters))
     uniqueness = found.uniqueness
     unique_arrays = sum(at.unique != NOWHERE for at in uniqueness.locations) if uniqueness else 0
-    cost = Cost(spent(), len(found.grammar.rules), len(lark.text), unique_arrays)
-    return Enforced(lark, found.grammar, uniqueness, found.most, cost, translate)
+    cost = Cost(spent(), len(found.grammar.rules), len(printed.lark), unique_arrays)
+    return Enforced(replace(printed, uniqueness=uniqueness), found.grammar, found.most, cost, translate)
 
 
 def print_open(
     grammar: Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
-) -> LarkText:
+) -> CompiledGrammar:
     """See `print_lark_open`; without terminals if they are too large."""
     try:
         return print_lark_open(grammar, terminals=terminals, holes=holes)

@@ -239,8 +239,9 @@ def explain(constraint: JsonSchemaConstraint, *, most_steps: int = MOST_STEPS) -
 def leaves_at(enforced: Enforced, text: str) -> int | None:
     """The index of the first character that nothing allowed continues with; `len(text)` where the text is only a
     beginning; None where it is complete. Raises InvalidGrammar, GrammarTooComplex."""
-    matcher = made_matcher(tokenizer(), enforced.lark.text)
-    unique = None if enforced.uniqueness is None else UniquenessCheck(enforced.uniqueness)
+    matcher = made_matcher(tokenizer(), enforced.compiled.lark)
+    uniqueness = enforced.compiled.uniqueness
+    unique = None if uniqueness is None else UniquenessCheck(uniqueness)
     state = None if unique is None else unique.start
     for index, character in enumerate(text):
         data = character.encode("utf-8", "surrogatepass")

@@ -24,7 +24,7 @@ LONG_NUMBER: dict[str, object] = {"type": "integer", "multipleOf": 151}
 
 
 def test_what_is_too_long_as_terminals_is_written_as_rules() -> None:
-    compiled = enforce(RegexConstraint(LONG_TERMINAL)).compiled()
+    compiled = enforce(RegexConstraint(LONG_TERMINAL)).compiled
     assert compiled.lark.startswith("start:")
     assert len(compiled.lark) < 50_000
     assert not any(line[0].isupper() for line in compiled.lark.splitlines())
@@ -79,12 +79,12 @@ def test_a_grammar_over_the_limits_of_llguidance_is_rejected(monkeypatch: pytest
 
     monkeypatch.setattr(module, "print_lark_open", refuse)
     with pytest.raises(GrammarTooComplex, match="too large"):
-        enforce(GbnfConstraint('root ::= "a"')).compiled()
+        enforce(GbnfConstraint('root ::= "a"'))
 
 
 def test_names_are_left_out_by_rules_where_a_text_is_too_long_as_a_terminal() -> None:
     def compiled(value: dict[str, object]) -> CompiledGrammar:
-        return enforce(JsonSchemaConstraint({"properties": {"type": value}})).compiled()
+        return enforce(JsonSchemaConstraint({"properties": {"type": value}})).compiled
 
     assert "~" in compiled({"type": "string"}).lark
     long = compiled(LONG_NUMBER)
@@ -94,13 +94,13 @@ def test_names_are_left_out_by_rules_where_a_text_is_too_long_as_a_terminal() ->
 
 def test_a_pattern_is_a_terminal_in_its_own_structure() -> None:
     string = {"type": "string", "pattern": f"^({LONG_TERMINAL})$"}
-    compiled = enforce(JsonSchemaConstraint(string)).compiled()
+    compiled = enforce(JsonSchemaConstraint(string)).compiled
     assert len(compiled.lark) < 200
     assert compiled.lark.count("{6,6}") == 2
 
 
 def test_great_bounds_beside_a_pattern_are_another_terminal() -> None:
     string = {"type": "string", "format": "email", "maxLength": 1000}
-    assert "{0,1000}" in enforce(JsonSchemaConstraint(string)).compiled().lark
-    both = enforce(JsonSchemaConstraint({"properties": {"a": string, "b": LONG_NUMBER}})).compiled()
+    assert "{0,1000}" in enforce(JsonSchemaConstraint(string)).compiled.lark
+    both = enforce(JsonSchemaConstraint({"properties": {"a": string, "b": LONG_NUMBER}})).compiled
     assert " & " not in both.lark and not any(line[0] == "T" for line in both.lark.splitlines())

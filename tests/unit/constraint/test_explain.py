@@ -107,7 +107,7 @@ def test_no_single_change_is_said_too(properties: dict[str, Any]) -> None:
     ],
 )
 def test_what_the_server_takes_is_not_refused(schema: dict[str, Any]) -> None:
-    assert enforce(JsonSchemaConstraint(schema)).compiled().lark
+    assert enforce(JsonSchemaConstraint(schema)).compiled.lark
     assert explained(schema)[0]
 
 

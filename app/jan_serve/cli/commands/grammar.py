@@ -66,7 +66,7 @@ def grammar(
         if check is not None:
             _check(found, check)
             return
-        printed = found.lark.text if lark else found.gbnf()
+        printed = found.compiled.lark if lark else found.gbnf()
     except InvalidRequest as error:
         hint = "docs/grammar-support.md lists the supported features."
         raise CommandError(error.message, hint, FAILED) from None

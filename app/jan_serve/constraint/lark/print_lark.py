@@ -18,7 +18,6 @@ from jan_serve.constraint.charset import UNESCAPED, CharSet
 from jan_serve.constraint.lark import notation
 from jan_serve.constraint.lark.references import (
     NOTHING,
-    LarkText,
     NotRegular,
     components,
     shallow_start,
@@ -28,7 +27,7 @@ from jan_serve.constraint.lark.unordered_members import UnorderedWriter, are_cou
 from jan_serve.constraint.layout import LAYOUTS, SPACED, Layout, Nesting, laid_rules, layout_uses
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS
 from jan_serve.constraint.rules import has_node, references
-from jan_serve.core.constraint import SpecialText
+from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.errors import GrammarTooComplex
 
 _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
@@ -49,15 +48,15 @@ _Form: TypeAlias = Layout | _Any | None
 def print_lark(grammar: ast.Grammar) -> str:
     """Lark text of `grammar`, which has no `Special`; its start rule is `start`. Raises GrammarTooComplex above the
     limits of size and of references within references."""
-    text, specials = print_lark_open(grammar)
-    if specials:
+    printed = print_lark_open(grammar)
+    if printed.specials:
         raise ValueError("a grammar with control tokens is complete only with a vocabulary")
-    return text
+    return printed.lark
 
 
 def print_lark_open(
     grammar: ast.Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
-) -> LarkText:
+) -> CompiledGrammar:
     """See `print_lark`, with the rules of control tokens left to whoever knows the vocabulary. terminals: write a
     `Terminal` as one; not if free text is allowed there too, since greed would cut it off. holes: rules that the
     grammar leaves undefined, and their names in the text. A grammar that is too large in all layouts is printed in
@@ -73,7 +72,7 @@ def print_lark_open(
     return _print(_Printer(grammar, holes or {}, (SPACED,), laid), terminals)
 
 
-def _print(printer: _Printer, terminals: bool) -> LarkText:
+def _print(printer: _Printer, terminals: bool) -> CompiledGrammar:
     if terminals:
         with suppress(NotRegular):
             return printer.print(terminals=True)
@@ -91,7 +90,7 @@ class _Printer:
         self._rules, self._root = grammar.rules, grammar.root
         self._holes, self._laid, self._layouts = holes, laid, layouts
 
-    def print(self, *, terminals: bool) -> LarkText:
+    def print(self, *, terminals: bool) -> CompiledGrammar:
         self._with_terminals = terminals
         self._writers = self._rule_writers()
         self._terminal_writers = self._writers_of_terminals()
@@ -131,7 +130,7 @@ class _Printer:
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
         lines[0] = shallow_start(lines)
-        return LarkText("\n".join(lines) + "\n", tuple(self._specials.values()))
+        return CompiledGrammar("\n".join(lines) + "\n", tuple(self._specials.values()))
 
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"

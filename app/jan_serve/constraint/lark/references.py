@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from jan_serve.constraint import ast
 from jan_serve.constraint.lark.notation import LAZY, PARAMETER
 from jan_serve.constraint.limits import MAX_REFERENCE_DEPTH
 from jan_serve.constraint.rules import references
-from jan_serve.core.constraint import GrammarPiece, SpecialText
+from jan_serve.core.constraint import CompiledGrammar, GrammarPiece, SpecialText
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.text.lark_text import PIECES, depths, named_in
 
@@ -199,25 +199,18 @@ def _joined(before: str, after: str) -> str:
     return f"{before} {after}" if before and after else before or after or '""'
 
 
-class LarkText(NamedTuple):
-    """A printed grammar. specials: the rules that the text uses and does not define."""
-
-    text: str
-    specials: tuple[SpecialText, ...]
-
-
 _CHARACTER: Final = re.compile(r'"(?:[^"\\]|\\(?:u[0-9a-f]{4}|[^u]))"')
 _HASH_BYTES: Final = 8
 _IN_CYCLE: Final = "@"
 
 
-def by_content(lark: LarkText) -> GrammarPiece:
-    """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay; those of
-    rules with a parameter have its mark."""
-    lines = [line.split(": ", 1) for line in lark.text.splitlines()]
+def by_content(grammar: CompiledGrammar) -> GrammarPiece:
+    """The definitions of a grammar that has one a line and starts at `start`. Names that it does not define stay; those
+    of rules with a parameter have its mark."""
+    lines = [line.split(": ", 1) for line in grammar.lark.splitlines()]
     bodies = {_own_name(header): body for header, body in lines}
     names: dict[str, str] = {}
-    for special in lark.specials:
+    for special in grammar.specials:
         if special.with_token:
             bodies[special.rule] = f"{special.spelled} | {special.with_token}"
         else:
@@ -234,7 +227,7 @@ def by_content(lark: LarkText) -> GrammarPiece:
     return GrammarPiece(
         names["start"],
         _with_named_characters(named),
-        tuple(_renamed_special(special, names) for special in lark.specials),
+        tuple(_renamed_special(special, names) for special in grammar.specials),
     )
 
 

@@ -84,7 +84,7 @@ def tool_grammar(
     made, warnings = tool_arguments(
         chat_format, parameters, strict=strict, whitespace=whitespace, order=order
     )
-    return ToolGrammar(made.piece(), warnings, made.most, made.uniqueness or Uniqueness())
+    return ToolGrammar(made.piece(), warnings, made.most, made.compiled.uniqueness or Uniqueness())
 
 
 def tool_arguments(

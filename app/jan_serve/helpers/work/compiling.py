@@ -36,7 +36,7 @@ def compiled(request: CompileRequest) -> Compiled:
 
 def _compiled(request: CompileRequest) -> Compiled:
     if isinstance(request, Constraint):
-        return enforce(request).compiled()
+        return enforce(request).compiled
     if isinstance(request, ShowConstraint):
         return enforce(request.constraint).gbnf()
     if isinstance(request, ExplainSchema):

@@ -190,7 +190,7 @@ def test_a_length_beside_a_pattern_never_ends_an_answer(pattern: str, length: di
     """Neither where the text begins nor further on; a schema that would is refused when it is compiled."""
     schema = {"type": "string", "pattern": pattern, **length}
     try:
-        compiled = enforce(JsonSchemaConstraint({"type": "object", "properties": {"a": schema}})).compiled()
+        compiled = enforce(JsonSchemaConstraint({"type": "object", "properties": {"a": schema}})).compiled
     except (GrammarTooComplex, UnsupportedSchema) as error:
         assert error.pointer == "/properties/a"
         return
@@ -210,7 +210,7 @@ def test_a_length_beside_a_pattern_never_ends_an_answer(pattern: str, length: di
 def test_a_length_beside_a_pattern_is_judged_right(pattern: str, most: int) -> None:
     compiled = enforce(
         JsonSchemaConstraint({"type": "string", "pattern": pattern, "minLength": 3, "maxLength": most})
-    ).compiled()
+    ).compiled
     oracle = UniquenessOracle()
     assert compiled.uniqueness is not None
     judge = oracle.compile(compiled.lark, compiled.uniqueness)

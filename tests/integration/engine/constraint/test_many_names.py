@@ -67,7 +67,7 @@ def endings(schema: dict[str, Any], written: list[str]) -> Iterator[str]:
 def test_every_beginning_is_right_where_few_names_are_left(name: str) -> None:
     schema, random = SCHEMAS[name], Random(name)
     constraint = JsonSchemaConstraint(schema, Whitespace.COMPACT, PropertyOrder.ANY)
-    start = FACTORY.create(enforce(constraint).compiled())
+    start = FACTORY.create(enforce(constraint).compiled)
     assert isinstance(start, UniquenessExecutor)
     tokens = range(2, len(PIECES))
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_every_beginning_is_right_where_few_names_are_left(name: str) -> None:
 
 def test_others_of_an_open_object_come_anywhere() -> None:
     schema = MANY | {"additionalProperties": {"type": "integer"}, "required": ["ok", "é"]}
-    start = FACTORY.create(enforce(JsonSchemaConstraint(schema, None, PropertyOrder.ANY)).compiled())
+    start = FACTORY.create(enforce(JsonSchemaConstraint(schema, None, PropertyOrder.ANY)).compiled)
     random = Random(3)
     for _ in range(4):
         members: list[tuple[str, Any]] = [

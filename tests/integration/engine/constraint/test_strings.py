@@ -44,7 +44,7 @@ STRINGS: dict[str, dict[str, Any]] = {
 
 def executors(schema: dict[str, Any]) -> tuple[GrammarExecutor, GrammarExecutor]:
     """An executor of the grammar, and one of it without the terminals of beginnings."""
-    grammar = enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)).compiled()
+    grammar = enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)).compiled
     lark, count = re.subn(r" \| T\w* /\[\^\\s\\S\]/", "", grammar.lark)
     assert count
     return FACTORY.create(grammar), FACTORY.create(msgspec.structs.replace(grammar, lark=lark))
@@ -85,9 +85,9 @@ def test_masks_are_those_of_the_grammar_without_it(name: str, place: str, seed: 
 def test_great_bounds_have_the_masks_of_an_automaton(string: dict[str, Any], seed: int) -> None:
     random, schema = Random(seed), {"type": "string", **string}
     constraint = JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)
-    counted = FACTORY.create(enforce(constraint).compiled())
+    counted = FACTORY.create(enforce(constraint).compiled)
     automaton = FACTORY.create(
-        enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE), alone=True).compiled()
+        enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE), alone=True).compiled
     )
     for _ in range(90):
         masks = [np.isfinite(executor.mask(LOGITS)) for executor in (counted, automaton)]
@@ -110,7 +110,7 @@ CASES: list[tuple[dict[str, Any], list[str], list[str]]] = table(__file__, "case
 def test_what_is_excluded_is_excluded_in_every_spelling(
     schema: dict[str, Any], invalid: list[str], valid: list[str]
 ) -> None:
-    compiled = enforce(JsonSchemaConstraint(schema)).compiled()
+    compiled = enforce(JsonSchemaConstraint(schema)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     validator: Any = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
@@ -165,7 +165,7 @@ def test_text_until_a_control_token(parts: tuple[str, str], bounds: tuple[int, i
     (before, special), (low, high) = parts, bounds
     stop = before + special
     grammar = Grammar({"root": sequence([Literal("."), Until(low, high, stop, special), Literal(".")])})
-    printed = enforce_translation(lambda _: Translated(grammar), mode=Mode.ALONE).compiled()
+    printed = enforce_translation(lambda _: Translated(grammar), mode=Mode.ALONE).compiled
     has, lacks = Writer(special), Writer()
     with_token, spelled = has.made(printed), lacks.made(printed)
     for words in product(sorted({*before, "a", "<", special}), repeat=4):

@@ -124,7 +124,7 @@ def test_listed_properties_and_others_come_in_any_order(
 
 def in_any_order(others: dict[str, Any]) -> UniquenessExecutor:
     constraint = JsonSchemaConstraint(IN_ANY_ORDER | others, property_order=PropertyOrder.ANY)
-    executor = FACTORY.create(enforce(constraint).compiled())
+    executor = FACTORY.create(enforce(constraint).compiled)
     assert isinstance(executor, UniquenessExecutor)
     return executor
 
@@ -143,7 +143,7 @@ def in_any_order(others: dict[str, Any]) -> UniquenessExecutor:
 )
 @pytest.mark.parametrize("whitespace", [Whitespace.CONSISTENT, Whitespace.FLEXIBLE])
 def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whitespace) -> None:
-    executor = FACTORY.create(enforce(JsonObjectConstraint(whitespace)).compiled())
+    executor = FACTORY.create(enforce(JsonObjectConstraint(whitespace)).compiled)
     assert isinstance(executor, UniquenessExecutor)
     assert takes(executor, text, Random(1)) is valid
 

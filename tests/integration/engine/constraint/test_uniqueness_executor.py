@@ -46,7 +46,7 @@ SCHEMAS: dict[str, tuple[Any, list[Any]]] = table(__file__, "schemas")
 
 
 def executor_of(schema: Any, whitespace: Whitespace | None = None) -> UniquenessExecutor:
-    executor = FACTORY.create(enforce(JsonSchemaConstraint(schema, whitespace)).compiled())
+    executor = FACTORY.create(enforce(JsonSchemaConstraint(schema, whitespace)).compiled)
     assert isinstance(executor, UniquenessExecutor)
     return executor
 

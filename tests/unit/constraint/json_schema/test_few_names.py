@@ -64,10 +64,10 @@ OBJECTS = [
 def test_names_of_patterns(name: str, order: PropertyOrder) -> None:
     """In any order as they come; in the schema's, each in some order."""
     schema = SCHEMAS[name]
-    enforced = enforce(JsonSchemaConstraint(schema, property_order=order))
-    assert enforced.uniqueness is not None and not enforced.uniqueness.unlisted
+    grammar = enforce(JsonSchemaConstraint(schema, property_order=order)).compiled
+    assert grammar.uniqueness is not None and not grammar.uniqueness.unlisted
     oracle = UniquenessOracle()
-    compiled = oracle.compile(enforced.lark.text, enforced.uniqueness)
+    compiled = oracle.compile(grammar.lark, grammar.uniqueness)
     for value in OBJECTS:
         texts = (
             [json.dumps(value)]
@@ -78,10 +78,10 @@ def test_names_of_patterns(name: str, order: PropertyOrder) -> None:
 
 
 def test_those_that_are_not_listed_come_in_any_order() -> None:
-    enforced = enforce(JsonSchemaConstraint(SCHEMAS["with a required one"]))
-    assert enforced.uniqueness is not None
+    grammar = enforce(JsonSchemaConstraint(SCHEMAS["with a required one"])).compiled
+    assert grammar.uniqueness is not None
     oracle = UniquenessOracle()
-    compiled = oracle.compile(enforced.lark.text, enforced.uniqueness)
+    compiled = oracle.compile(grammar.lark, grammar.uniqueness)
     for text in ('{"us": 0, "x": 1, "user": 2}', '{"us": 0, "user": 2, "x": 1}'):
         assert oracle.accepts(compiled, text)
     assert not oracle.accepts(compiled, '{"x": 1, "us": 0}')

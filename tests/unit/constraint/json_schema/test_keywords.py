@@ -21,7 +21,7 @@ SCHEMAS: list[Any] = table(__file__, "schemas")
 
 @pytest.mark.parametrize("uri", URIS)
 def test_schemas_are_what_the_draft_says(uri: str) -> None:
-    compiled = enforce(JsonSchemaConstraint({"$ref": f"{uri}#"}, None, PropertyOrder.ANY)).compiled()
+    compiled = enforce(JsonSchemaConstraint({"$ref": f"{uri}#"}, None, PropertyOrder.ANY)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     meta: Any = validator_for({"$schema": uri + ("#" if "draft-" in uri else "")}).META_SCHEMA
@@ -33,7 +33,7 @@ def test_schemas_are_what_the_draft_says(uri: str) -> None:
 
 def test_a_part_of_a_meta_schema_may_be_named() -> None:
     schema = {"$ref": "http://json-schema.org/draft-04/schema#/properties/title"}
-    compiled = enforce(JsonSchemaConstraint(schema)).compiled()
+    compiled = enforce(JsonSchemaConstraint(schema)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     assert ORACLE.accepts(matcher, '"x"')

@@ -53,7 +53,7 @@ def objects(values: list[Any], random: Random) -> Iterator[dict[str, Any]]:
 def test_all_orders_of_valid_objects_are_taken_and_nothing_else(name: str) -> None:
     schema = SCHEMAS[name]
     constraint = JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)
-    compiled = enforce(constraint).compiled()
+    compiled = enforce(constraint).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     random = Random(name)
@@ -85,7 +85,7 @@ def test_many_names_come_in_any_order(count: int, others: bool, bounds: dict[str
         "additionalProperties": others,
         **bounds,
     }
-    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)).compiled()
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     random = Random(count)
@@ -137,7 +137,7 @@ def test_random_unions_of_open_objects(seed: int) -> None:
         return {name: value(depth - 1) for name in names}
 
     schema = {"type": "object", "oneOf": [drawn(2), drawn(2)]}
-    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)).compiled()
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     validator: Any = jsonschema.Draft202012Validator(schema)
@@ -149,7 +149,7 @@ def test_random_unions_of_open_objects(seed: int) -> None:
 
 def test_the_order_of_a_schema_is_kept_unless_any_is_asked_for() -> None:
     for order, expected in ((None, False), (PropertyOrder.SCHEMA, False), (PropertyOrder.ANY, True)):
-        compiled = enforce(JsonSchemaConstraint(listed("abc"), property_order=order)).compiled()
+        compiled = enforce(JsonSchemaConstraint(listed("abc"), property_order=order)).compiled
         assert compiled.uniqueness is not None
         matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
         assert ORACLE.accepts(matcher, '{"a": 1, "x": 1, "c": 1}')
@@ -159,7 +159,7 @@ def test_the_order_of_a_schema_is_kept_unless_any_is_asked_for() -> None:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_in_the_order_of_the_listed_ones_others_come_last(name: str) -> None:
     schema = SCHEMAS[name]
-    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled()
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     validator: Any = jsonschema.Draft202012Validator(schema)
@@ -177,7 +177,7 @@ def test_in_the_order_of_the_listed_ones_others_come_last(name: str) -> None:
 
 def test_a_name_of_its_own_does_not_keep_a_model_from_the_required_ones() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
-    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled()
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     assert ORACLE.accepts(matcher, '{"b": 1, "a": 1, "x": 1, "y": 1}')

@@ -121,7 +121,7 @@ def refusal(schema: Any, *, with_memory: bool = True) -> InvalidRequest | None:
     """Why the server refuses a schema; None if it does not."""
     try:
         if with_memory:
-            enforce(JsonSchemaConstraint(schema)).compiled()
+            enforce(JsonSchemaConstraint(schema))
         else:
             grammar_alone(schema)
     except InvalidRequest as error:

@@ -60,7 +60,7 @@ def test_digits_before_the_point_have_an_end_where_the_server_runs_it(
 ) -> None:
     """As automata they would need a state for each digit."""
     oracle = LlguidanceOracle()
-    matcher = oracle.compile(enforce(JsonSchemaConstraint(schema)).lark.text)
+    matcher = oracle.compile(enforce(JsonSchemaConstraint(schema)).compiled.lark)
     sign = "-" if "exclusiveMaximum" in schema else ""
     for count in (1, 20, MAX_WHOLE, MAX_WHOLE + 1, 400):
         text = sign + "1" * count + rest

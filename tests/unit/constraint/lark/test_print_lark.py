@@ -29,6 +29,6 @@ def test_what_only_terminals_describe_is_not_written_as_characters() -> None:
         Sequence((Literal('"'), Repeat(CharClass(((97, 99),)), 0, None), Literal('"'))), lark_only=True
     )
     grammar = Grammar({"root": string})
-    assert print_lark_open(grammar).text.startswith("start: T")
+    assert print_lark_open(grammar).lark.startswith("start: T")
     with pytest.raises(OnlyCharacters):
         print_lark_open(grammar, terminals=False)

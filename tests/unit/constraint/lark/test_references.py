@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Expr, Grammar, Literal, RuleRef, Sequence, Until, choice, sequence
 from jan_serve.constraint.lark.notation import LAZY
-from jan_serve.constraint.lark.print_lark import LarkText, print_lark_open
+from jan_serve.constraint.lark.print_lark import print_lark_open
 from jan_serve.constraint.lark.references import NotRegular, by_content, solve
-from jan_serve.core.constraint import GrammarPiece
+from jan_serve.core.constraint import CompiledGrammar, GrammarPiece
 from tests.unit.constraint.grammars import grammar_alone
 from tests.unit.constraint.matching import belongs, texts
 
@@ -67,20 +67,20 @@ def definitions(schema: object) -> GrammarPiece:
 
 
 def test_names_do_not_depend_on_the_names_before() -> None:
-    assert by_content(LarkText(CYCLE.format("a", "b"), ())) == by_content(
-        LarkText(CYCLE.format("q", "p"), ())
+    assert by_content(CompiledGrammar(CYCLE.format("a", "b"))) == by_content(
+        CompiledGrammar(CYCLE.format("q", "p"))
     )
 
 
 def test_texts_that_look_like_names_stay() -> None:
-    found = by_content(LarkText('start: "aa" a /[a-b]/\na: "b"\n', ()))
+    found = by_content(CompiledGrammar('start: "aa" a /[a-b]/\na: "b"\n'))
     assert found.definitions[found.root].startswith('"aa" r_')
     assert found.definitions[found.root].endswith("/[a-b]/")
 
 
 @pytest.mark.parametrize("character", ['"a"', '"\\""', '"\\\\"', '"\\n"', '"\\u00e9"', '"😀"'])
 def test_a_character_in_rules_has_a_name(character: str) -> None:
-    found = by_content(LarkText(f"start: {character} {character} T\nT: {character} /x/\n", ()))
+    found = by_content(CompiledGrammar(f"start: {character} {character} T\nT: {character} /x/\n"))
     [name] = [name for name, body in found.definitions.items() if body == character]
     bodies = sorted(body for body in found.definitions.values() if body != character)
     assert bodies[0] == f"{character} /x/" and bodies[1].startswith(f"{name} {name} T_")

@@ -146,7 +146,7 @@ _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 )
 def test_a_lookahead_for_a_length_is_one(pattern: str) -> None:
     """Python's `re` says what is found."""
-    compiled = enforce(JsonSchemaConstraint({"type": "string", "pattern": pattern})).compiled()
+    compiled = enforce(JsonSchemaConstraint({"type": "string", "pattern": pattern})).compiled
     assert compiled.uniqueness is not None
     oracle = UniquenessOracle()
     matcher = oracle.compile(compiled.lark, compiled.uniqueness)
@@ -160,7 +160,7 @@ def test_a_lookahead_for_a_length_is_one(pattern: str) -> None:
 def test_the_length_of_a_host_name_is_counted_beside_its_labels(dot: str) -> None:
     """With a dot at the end, which does not count, as validators of schemas in JavaScript write it."""
     pattern = rf"^(?=.{{1,253}}{dot}$){_LABEL}(?:\.{_LABEL})*{dot}$"
-    compiled = enforce(JsonSchemaConstraint({"type": "string", "pattern": pattern})).compiled()
+    compiled = enforce(JsonSchemaConstraint({"type": "string", "pattern": pattern})).compiled
     assert compiled.uniqueness is not None
     oracle = UniquenessOracle()
     matcher = oracle.compile(compiled.lark, compiled.uniqueness)
