@@ -25,7 +25,7 @@ from jan_serve.core.placement import PlacementOptions
 from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.options import LmdeployOptions
 from jan_serve.errors import Asleep, InvalidModel, InvalidRequest, JanServeError
-from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel
+from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel, RequestCompleted
 from jan_serve.store.files import cache_dir
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
@@ -165,8 +165,9 @@ async def _use(client: WorkerEngineClient) -> None:
             stopping=StopConditions(max_tokens=1),
             cache_salt="",
         )
-        async for _ in client.generate(request):
-            pass
+        async with client.opened(request) as inbox:
+            while not isinstance(await inbox.get(), RequestCompleted):
+                pass
     except JanServeError as error:
         raise InvalidModel(f"the updated model does not work: {error.message}") from None
 

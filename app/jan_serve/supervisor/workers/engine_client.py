@@ -117,15 +117,8 @@ class WorkerEngineClient:
         finally:
             self._close(request.id)
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
-        """Yield the events of `opened`. Closing the iterator aborts the request."""
-        async with self.opened(request) as inbox:
-            while not isinstance(event := await inbox.get(), RequestCompleted):
-                yield event
-            yield event
-
     async def ask(self, request: Query[A]) -> A:
-        """The answer. Cancelling the call aborts the request. Raises as `generate`."""
+        """The answer. Cancelling the call aborts the request. Raises as `opened`."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def fail(error: JanServeError) -> None:

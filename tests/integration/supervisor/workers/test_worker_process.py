@@ -33,6 +33,7 @@ from jan_serve.supervisor.workers.worker_process import (
     WorkerProcess,
     WorkerState,
 )
+from tests.support.engine.answers import events_of
 from tests.support.engine.engines import FAKE_ENGINE, Gate
 from tests.support.processes import alive, until
 
@@ -98,7 +99,7 @@ async def started(
 async def generate(client: WorkerEngineClient, prompt: str, grammar: CompiledGrammar | None = None) -> str:
     """The text of one answer."""
     request = EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,), grammar=grammar)
-    events: list[EngineEvent] = [event async for event in client.generate(request)]
+    events: list[EngineEvent] = [event async for event in events_of(client, request)]
     return "".join(event.text for event in events if isinstance(event, Chunk))
 
 
@@ -343,7 +344,7 @@ async def streaming(
     async def read() -> int:
         nonlocal pieces
         request = EngineRequest(cache_salt="", id=client.next_id(), prompt=("!stream 100 10ms",))
-        async for event in client.generate(request):
+        async for event in events_of(client, request):
             # Of chunks that nobody has taken yet one is made; each piece is a word.
             pieces += len(event.text.split()) if isinstance(event, Chunk) else 0
             begun.set()

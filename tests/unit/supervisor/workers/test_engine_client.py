@@ -44,6 +44,7 @@ from jan_serve.ipc.messages import (
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.watchdog import Stall
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
+from tests.support.engine.answers import events_of
 from tests.support.engine.fake_vocabulary import facts_of
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +88,7 @@ class Played:
         return EngineRequest(cache_salt="", id=self.client.next_id(), prompt=(text,), grammar=compiled)
 
     async def read(self, request: EngineRequest) -> list[EngineEvent]:
-        return [event async for event in self.client.generate(request)]
+        return [event async for event in events_of(self.client, request)]
 
     def aborted(self) -> list[int]:
         return [request.id for request in self.worker.sent if isinstance(request, AbortRequest)]
@@ -163,7 +164,7 @@ async def test_closing_the_iterator_aborts_once_unless_the_request_was_over(even
     request = played.request()
     events = answer(request.id)
     played_until = events[:events_before]
-    stream = played.client.generate(request)
+    stream = events_of(played.client, request)
     first = asyncio.ensure_future(anext(stream))
     await soon()
     if played_until:
@@ -181,7 +182,7 @@ async def test_closing_the_iterator_aborts_once_unless_the_request_was_over(even
 async def test_a_finished_request_is_not_aborted_when_its_reader_leaves_early() -> None:
     played = Played()
     request = played.request()
-    async with aclosing(played.client.generate(request)) as stream:
+    async with aclosing(events_of(played.client, request)) as stream:
         first = asyncio.ensure_future(anext(stream))
         await soon()
         played.client.on_event(Step(answer(request.id)))
@@ -223,7 +224,7 @@ async def test_text_that_came_before_a_crash_is_delivered_before_the_error() -> 
     got: list[EngineEvent] = []
 
     async def read() -> None:
-        async for event in played.client.generate(request):
+        async for event in events_of(played.client, request):
             got.append(event)
 
     reader = asyncio.ensure_future(read())

@@ -42,6 +42,7 @@ from jan_serve.supervisor.workers import child_process, worker_process
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerProcess, WorkerState
+from tests.support.engine.answers import events_of
 from tests.support.engine.fake_client import fake_facts
 from tests.support.exploring import Draws, explore
 
@@ -390,7 +391,7 @@ class Front:
             assert answer.tokens == [number]
             return
         request = EngineRequest(cache_salt="", id=number, prompt=("a",))
-        text = "".join([event.text async for event in client.generate(request) if isinstance(event, Chunk)])
+        text = "".join([event.text async for event in events_of(client, request) if isinstance(event, Chunk)])
         assert text == "".join(words(number))
 
     async def ping(self) -> None:
