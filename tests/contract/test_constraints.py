@@ -79,13 +79,9 @@ async def sent(path: str, body: dict[str, Any]) -> tuple[int, str, EngineRequest
 
 
 def grammar_of(request: EngineRequest | None) -> str:
-    """The grammar of the whole answer, guided or not."""
-    assert request is not None
-    if request.guide is not None:
-        assert request.guide.grammar is not None
-        return request.guide.grammar.lark
-    assert request.grammar is not None
-    return request.grammar.lark
+    """The grammar of the whole answer."""
+    assert request is not None and request.guide is not None and request.guide.grammar is not None
+    return request.guide.grammar.lark
 
 
 @pytest.mark.parametrize(

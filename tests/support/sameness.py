@@ -31,7 +31,7 @@ def is_greedy(request: EngineRequest) -> bool:
     """Whether the most likely token of the raw logits is taken."""
     sampling = request.sampling
     penalties = sampling.repeat_penalty, sampling.presence_penalty, sampling.frequency_penalty
-    is_free = request.grammar is None and request.guide is None and not sampling.logit_bias
+    is_free = request.guide is None and not sampling.logit_bias
     return is_free and sampling.temperature == 0.0 and penalties == (1.0, 0.0, 0.0)
 
 

@@ -278,7 +278,6 @@ class Intake:
         if seed is None:
             seed = int.from_bytes(os.urandom(4), "little")
         seed += index
-        grammar = None if request.grammar is None else self._grammars.create(request.grammar)
         guide = None if request.guide is None else self._grammars.guided(request.guide)
         sampler = Sampler(
             request,
@@ -286,7 +285,7 @@ class Intake:
             self._vocab,
             self._n_ctx,
             self._candidates,
-            grammar=guide or grammar,
+            grammar=guide,
             jump_forward=self._settings.jump_forward,
             draws=written.draws,
         )

@@ -13,7 +13,7 @@ from jan_serve.chat.call_layout import CallIds, ids_in
 from jan_serve.chat.chat_format import ChatFormat, StreamParser
 from jan_serve.chat.chatml import CHATML, CHATML_TURN_END
 from jan_serve.chat.detect import detect_format
-from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
+from jan_serve.core.constraint import CallGrammars, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import CallForm, Tool
 from jan_serve.core.request import ChatPrompt, StopConditions
@@ -61,14 +61,6 @@ def _plain(tool: Tool, *unshown: str) -> Tool:
     if parameters.get("properties") == []:
         parameters["properties"] = {}
     return tool if parameters == tool.parameters else msgspec.structs.replace(tool, parameters=parameters)
-
-
-class AnswerConstraint(NamedTuple):
-    """A grammar for the whole answer, or a guide. warnings: as in Started."""
-
-    grammar: CompiledGrammar | None = None
-    guide: Guide | None = None
-    warnings: tuple[str, ...] = ()
 
 
 class ChatPlan(NamedTuple):
@@ -129,31 +121,22 @@ class ChatPlan(NamedTuple):
 
     async def constrained(
         self, thought: ThoughtGuide | None, constraint: Constraint | None, grammars: GrammarCache
-    ) -> AnswerConstraint:
-        """The constraint from the tools and the request's own constraint. Raises as GrammarCache.
+    ) -> tuple[Guide | None, tuple[str, ...]]:
+        """The guide from the tools and the request's constraint, and warnings as in Started. Raises as GrammarCache.
 
         thought: the guide for the rendered prompt.
         """
         if self.tools:
             return await self._calls_or_answer(thought, constraint, grammars)
         if constraint is None:
-            return AnswerConstraint(guide=None if thought is None else Guide(thought=thought))
-        grammar = await grammars.compile(constraint)
-        chat_format = self.chat_format
-        if thought is None and not chat_format.text_opens:
-            return AnswerConstraint(grammar=grammar)
-        return AnswerConstraint(
-            guide=Guide(
-                thought=thought,
-                lead=chat_format.text_opens,
-                lead_after_thought=chat_format.calls.after_thought + chat_format.text_opens or _AFTER_THOUGHT,
-                grammar=grammar,
-            )
-        )
+            return (None if thought is None else Guide(thought=thought)), ()
+        grammar, lead = await grammars.compile(constraint), self.chat_format.text_opens
+        after_thought = self.chat_format.calls.after_thought + lead or _AFTER_THOUGHT
+        return Guide(thought=thought, lead=lead, lead_after_thought=after_thought, grammar=grammar), ()
 
     async def _calls_or_answer(
         self, thought: ThoughtGuide | None, constraint: Constraint | None, grammars: GrammarCache
-    ) -> AnswerConstraint:
+    ) -> tuple[Guide, tuple[str, ...]]:
         forced = self.prompt.tool_choice.mode != "auto"
         calls = await grammars.compile_calls(
             self.chat_format,
@@ -162,14 +145,13 @@ class ChatPlan(NamedTuple):
             constraint=None if forced else constraint,
         )
         if not forced and constraint is None:
-            return AnswerConstraint(guide=self._free_until_call(thought, calls), warnings=calls.warnings)
+            return self._free_until_call(thought, calls), calls.warnings
         if forced and thought is not None and not thought.is_open:
             thought = (
                 None  # a required call comes first; only a thought that the prompt opened may precede it
             )
         after_thought = self.chat_format.calls.after_thought or _AFTER_THOUGHT
-        guide = Guide(thought=thought, lead_after_thought=after_thought, grammar=calls.whole)
-        return AnswerConstraint(guide=guide, warnings=calls.warnings)
+        return Guide(thought=thought, lead_after_thought=after_thought, grammar=calls.whole), calls.warnings
 
     def _free_until_call(self, thought: ThoughtGuide | None, calls: CallGrammars) -> Guide:
         layout = self.chat_format.calls

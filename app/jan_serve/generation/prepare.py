@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jan_serve.chat.detect import knows_tools
-from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
+from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, Guide, JsonSchemaConstraint
 from jan_serve.core.messages import PromptPiece
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.request import (
@@ -126,7 +126,7 @@ class RequestPreparer:
         thought = plan.thought_guide(rendered.text)
         try:
             with current_trace().spends("compile"):
-                answer = await plan.constrained(thought, request.constraint, self._grammars)
+                guide, unenforced = await plan.constrained(thought, request.constraint, self._grammars)
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         starts_in_thought = thought is not None and thought.is_open
@@ -138,14 +138,13 @@ class RequestPreparer:
             prompt=marked.pieces(rendered.text),
             prompt_param="messages",
             stopping=stopping,
-            grammar=answer.grammar,
-            guide=answer.guide,
+            guide=guide,
             visible_specials=plan.chat_format.special_tokens,
         )
         return PreparedRequest(
             submitted,
             marked.media,
-            warnings=(*answer.warnings, *marked.warnings, *rendered.warnings),
+            warnings=(*unenforced, *marked.warnings, *rendered.warnings),
             parsers=AnswerParsers(plan, starts_in_thought=starts_in_thought, turn_end=turn_end),
         )
 
@@ -282,7 +281,7 @@ class RequestPreparer:
         if request.constraint is None:
             return prepared
         grammar = await self._compiled(request.constraint, request.constraint_field)
-        return replace(prepared, submitted=replace(prepared.submitted, grammar=grammar))
+        return replace(prepared, submitted=replace(prepared.submitted, guide=Guide(grammar=grammar)))
 
     async def _sampling(self, request: GenerationRequest, client: EngineClient) -> SamplingParams:
         sampling = request.sampling

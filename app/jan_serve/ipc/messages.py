@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jan_serve.core.constraint import CompiledGrammar, Guide
+from jan_serve.core.constraint import Guide
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import EngineWork, Finished, Progress, PromptTokens, TextDelta, Timings
 from jan_serve.core.messages import PromptPiece
@@ -153,7 +153,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     prompt: pieces in order; texts are tokenised (special tokens parsed if parse_special), ids are used unchanged, and
     images are placed with the marks that the model knows.
     add_special: add BOS/EOS as the GGUF says; a BOS in the text is not doubled.
-    prompt_param: field name in errors about the prompt. guide: in place of `grammar`, to constrain parts of the answer.
+    prompt_param: field name in errors about the prompt. guide: constrains the answer, or parts of it.
     visible_specials: control tokens, by their text, that stay in the text despite skip_special_tokens.
     adapters: LoRA adapters to apply, each once, in order.
     keep_state: keep the state of the only sequence under the request's id (StateKept) until DropState.
@@ -173,7 +173,6 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     prompt_param: str = "prompt"
     sampling: SamplingParams = SamplingParams()
     stopping: StopConditions = StopConditions()
-    grammar: CompiledGrammar | None = None
     guide: Guide | None = None
     n: int = 1
     logprobs: int | None = None

@@ -86,16 +86,15 @@ async def test_a_format_holds_behind_the_thought() -> None:
     for value in ("json", schema):
         models = model()
         await lines("/api/chat", CHAT | {"format": value}, models)
-        assert isinstance(told(models).grammar, CompiledGrammar)
+        assert isinstance(told(models).guide.grammar, CompiledGrammar) and told(models).guide.thought is None
         models = thinking_model()
         await lines("/api/chat", CHAT | {"format": value}, models)
-        assert told(models).grammar is None
         assert isinstance(told(models).guide.grammar, CompiledGrammar)
         assert told(models).guide.thought.may_open
     for value in ("", None):
         models = model()
         await lines("/api/generate", TEXT | {"format": value}, models)
-        assert told(models).grammar is None
+        assert told(models).guide is None
     assert await error("/api/chat", CHAT | {"format": "xml"}) == (
         400,
         "invalid format: 'xml'; expected \"json\" or a valid JSON Schema object",

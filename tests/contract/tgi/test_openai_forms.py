@@ -348,7 +348,7 @@ async def test_declined_tools_are_answered_by_a_text() -> None:
     assert text_of(streamed) == chunk("o") + chunk("k") + chunk("", '"stop"') + "data: [DONE]\n\n"
     assert "no_tool" in prompt_text(client.requests[0])
     assert "no_tool" not in prompt_text(client.requests[1])
-    assert client.requests[1].grammar is None
+    assert client.requests[1].guide is None
     assert client.closed_early == [client.requests[0].id]
 
 
@@ -385,7 +385,7 @@ async def test_prompts_with_tools(template: str, choice: Any, prompt: str) -> No
     client = FakeClient(facts=fake_facts(chat_templates={"default": template}), script=answers(CALL))
     await call(CHAT, over=client, messages=ASK, tools=[TOOL], tool_choice=choice, tool_prompt="TP")
     assert prompt_text(client.requests[0]) == prompt
-    assert (client.requests[0].grammar is None) == (choice == "none")
+    assert (client.requests[0].guide is None) == (choice == "none")
 
 
 async def test_roles_are_the_templates_affair() -> None:

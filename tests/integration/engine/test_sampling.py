@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.request import SamplingParams, Watermark
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, likely_ids
@@ -292,7 +292,7 @@ def test_log_probabilities_are_of_what_was_drawn_from(llama: Worker) -> None:
 def test_tokens_that_a_grammar_leaves_no_choice_about_are_certain(llama: Worker) -> None:
     grammar = CompiledGrammar(lark='start: "abc"')
     choice = llama.run_one(
-        WARPED_PROMPT, max_tokens=20, logprobs=0, pipeline="warped", grammar=grammar
+        WARPED_PROMPT, max_tokens=20, logprobs=0, pipeline="warped", guide=Guide(grammar=grammar)
     ).choice
     assert choice.text == "abc"
     # The model chooses how to split the letters into tokens; each but the last may be one of a few.

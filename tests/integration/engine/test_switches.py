@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.ipc.messages import EngineRequest
 from tests.support.engine.worker import Worker, generate, running_worker
@@ -169,7 +169,7 @@ def test_the_switch_changes_the_work_and_not_the_text(exact_llama: Path) -> None
     steps: list[int] = []
     for jump_forward in (True, False):
         with running_worker(exact_llama, n_ctx=512, jump_forward=jump_forward, **EXACT) as worker:
-            texts.append(worker.run_one("hello", max_tokens=40, grammar=GRAMMAR).text)
+            texts.append(worker.run_one("hello", max_tokens=40, guide=Guide(grammar=GRAMMAR)).text)
             stats = worker.stats()
             forced.append(stats.forced_tokens_total)
             steps.append(stats.steps_total)
@@ -181,7 +181,7 @@ def test_the_switch_changes_the_work_and_not_the_text(exact_llama: Path) -> None
 def test_what_comes_in_one_step_comes_in_one_piece_unless_its_tokens_are_asked_for(exact_llama: Path) -> None:
     with running_worker(exact_llama, n_ctx=512, **EXACT) as worker:
         plain, tokens = (
-            worker.run_one("hello", max_tokens=40, grammar=GRAMMAR, return_tokens=wanted)
+            worker.run_one("hello", max_tokens=40, guide=Guide(grammar=GRAMMAR), return_tokens=wanted)
             for wanted in (False, True)
         )
     assert plain.text == tokens.text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.ipc.messages import ShutdownRequest
 from tests.support.engine.worker import Worker, generate, running_worker
 from tests.support.gguf.models import EXACT
@@ -48,7 +48,7 @@ def test_guessed_and_forced_tokens_of_each_request_add_up_to_those_of_the_engine
         circle: dict[str, Any] = {"logit_bias": {65: 90.0, 66: 90.0, 67: 90.0}, "ignore_eos": True}
         results = [
             worker.run_one(text, max_tokens=100, n=2, **circle),
-            worker.run_one(text, grammar=grammar, max_tokens=60),
+            worker.run_one(text, guide=Guide(grammar=grammar), max_tokens=60),
             worker.run_one("x", max_tokens=1),
         ]
         works, stats = [result.usage.work for result in results], worker.stats()

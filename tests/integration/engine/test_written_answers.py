@@ -40,8 +40,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "log-probabilities": {**WARM, "logprobs": 2},
     "tokens": {**WARM, "return_tokens": True, "n": 2},
     "prompt": {**WARM, "prompt_logprobs": 1},
-    "grammar": {**WARM, "grammar": GRAMMAR, "max_tokens": 60},
-    "grammar and tokens": {**WARM, "grammar": GRAMMAR, "max_tokens": 60, "return_tokens": True},
+    "grammar": {**WARM, "guide": Guide(grammar=GRAMMAR), "max_tokens": 60},
+    "grammar and tokens": {**WARM, "guide": Guide(grammar=GRAMMAR), "max_tokens": 60, "return_tokens": True},
     "a thought": {**WARM, "guide": Guide(thought=THOUGHT)},
     "a thought and a grammar": {**WARM, "guide": Guide(thought=THOUGHT, grammar=GRAMMAR), "max_tokens": 60},
     "special tokens": {**WARM, "skip_special_tokens": False, "logit_bias": {0: 5.0, 1: 5.0}},
@@ -136,7 +136,9 @@ def test_characters_of_several_tokens(llama: Worker) -> None:
     lark = 'start: "é漢🙂ß" /[éü漢🙂]{4,12}/ "."\n'
     for tokens in (False, True):
         grammar = CompiledGrammar(lark=lark)
-        check(llama, generate(PROMPT, max_tokens=60, grammar=grammar, return_tokens=tokens, **WARM))
+        check(
+            llama, generate(PROMPT, max_tokens=60, guide=Guide(grammar=grammar), return_tokens=tokens, **WARM)
+        )
 
 
 def test_what_cannot_be_the_same_goes_on(llama: Worker) -> None:

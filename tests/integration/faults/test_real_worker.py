@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.request import SamplingParams, StopConditions
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
@@ -69,7 +69,7 @@ async def test_rules_that_refer_to_one_another_without_end_do_not_end_a_worker(
         before = await text(client)
         [worker] = children()
         for length in (20_000, 3_000, 1_900):
-            held = msgspec.structs.replace(request(client, 4), grammar=rules(length))
+            held = msgspec.structs.replace(request(client, 4), guide=Guide(grammar=rules(length)))
             stream = client.generate(held)
             if length < 2_000:
                 assert "".join([event.text async for event in stream if isinstance(event, Chunk)]) == "aaaa"

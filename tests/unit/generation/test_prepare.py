@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.chat.formats.messages import GPT_OSS
-from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.constraint import Guide, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.events import Finished, TextDelta
 from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
 from jan_serve.core.models import SpecialToken
@@ -83,12 +83,7 @@ async def test_what_is_submitted_for_a_text() -> None:
         "prompt",
     )
     assert (sent.sampling, sent.stopping) == (request.sampling, request.stopping)
-    assert (sent.skip_special_tokens, sent.grammar, sent.guide, sent.visible_specials) == (
-        False,
-        None,
-        None,
-        (),
-    )
+    assert (sent.skip_special_tokens, sent.guide, sent.visible_specials) == (False, None, ())
     assert found.parsers is None and found.warnings == ()
 
 
@@ -266,7 +261,8 @@ async def test_what_a_broken_call_loses_is_a_warning() -> None:
 
 async def test_a_constraint_of_a_text_is_compiled() -> None:
     sent = await submitted(text_request(constraint=RegexConstraint("[ab]+")))
-    assert sent.grammar is not None and sent.guide is None
+    assert sent.guide is not None and sent.guide == Guide(grammar=sent.guide.grammar)
+    assert sent.guide.grammar is not None
 
 
 async def test_a_schema_that_is_not_enforced_is_a_warning_of_a_tool_only() -> None:

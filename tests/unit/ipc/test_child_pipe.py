@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
 from jan_serve.core.messages import AudioPiece, ImagePiece
@@ -67,7 +67,7 @@ ALL_REQUESTS: list[WorkerRequest] = [
         ),
         sampling=SamplingParams(logit_bias={5: -100.0}, seed=2**32 - 1),
         stopping=StopConditions(stop=("\n",)),
-        grammar=CompiledGrammar("start: /[a-z]/"),
+        guide=Guide(grammar=CompiledGrammar("start: /[a-z]/")),
     ),
     EmbedRequest(id=2, inputs=("a", (1, 2))),
     CountRequest(id=7, prompt=("a", (1,), ImagePiece(width=4000, height=3000, digest="ab"))),

@@ -107,8 +107,8 @@ class WorkerEngineClient:
         raises the error of the worker's Failed, and EngineFailure if the worker ends. Raises InvalidRequest if the
         request is too large for the pipe."""
         inbox = EventQueue()
-        has_grammar = request.grammar is not None or request.guide is not None
-        self._register(request.id, _Open(self._clock(), inbox.fail, inbox, has_grammar=has_grammar))
+        entry = _Open(self._clock(), inbox.fail, inbox, has_grammar=request.guide is not None)
+        self._register(request.id, entry)
         try:
             sent = msgspec.structs.replace(request, client=client.get(), background=in_background.get())
             for frame in media_frames(sent):

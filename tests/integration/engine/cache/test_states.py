@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.errors import InvalidRequest, InvalidState, JanServeError, Overloaded, error_from_payload
 from jan_serve.ipc.messages import (
     DropState,
@@ -99,8 +99,8 @@ def move(source: Worker, target: Worker, prompt: str = PROMPT, **fields: Any) ->
         {"max_tokens": 1},
         {"max_tokens": 30, "stop": ("e", "a")},
         {"max_tokens": 24, "temperature": 1.0, "seed": 3, "mirostat_mode": 2},
-        {"max_tokens": 24, "temperature": 1.0, "seed": 3, "grammar": GRAMMAR},
-        {"max_tokens": 24, "grammar": GRAMMAR, "logprobs": 1},
+        {"max_tokens": 24, "temperature": 1.0, "seed": 3, "guide": Guide(grammar=GRAMMAR)},
+        {"max_tokens": 24, "guide": Guide(grammar=GRAMMAR), "logprobs": 1},
     ],
     ids=str,
 )

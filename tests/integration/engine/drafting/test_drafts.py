@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.request import RepetitionDetection
 from jan_serve.errors import SettingsError
 from tests.support.engine.worker import Worker, generate, running_worker
@@ -49,7 +49,7 @@ CASES: list[dict[str, Any]] = [
     {"max_tokens": 120, "logprobs": 2},
     {"max_tokens": 57},
     {"max_tokens": 120, "stop": ("e", "th")},
-    {"max_tokens": 60, "grammar": GRAMMAR},
+    {"max_tokens": 60, "guide": Guide(grammar=GRAMMAR)},
 ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from models.recipe.corpus.mixture import examples
 from models.recipe.head.head_file import write_with_head
 from models.recipe.mtp_fixtures import Knows, write_tiny_mtp, write_tiny_recurrent_mtp
@@ -30,7 +30,7 @@ CASES: list[dict[str, Any]] = [
     {"max_tokens": 120, "temperature": 0.8, "seed": 5},
     {"max_tokens": 60, "logprobs": 2},
     {"max_tokens": 120, "stop": ("e", "th")},
-    {"max_tokens": 60, "grammar": GRAMMAR},
+    {"max_tokens": 60, "guide": Guide(grammar=GRAMMAR)},
 ]
 
 

@@ -15,7 +15,7 @@ from jan_serve.core.constraint import Guide, JsonSchemaConstraint, ThoughtGuide
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.generation.answer_plan import AnswerConstraint, ChatPlan
+from jan_serve.generation.answer_plan import ChatPlan
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from tests.support.gguf.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.helpers.compiling import translate_inline
@@ -79,9 +79,11 @@ def prompt_of(*tools: Tool) -> ChatPrompt:
     )
 
 
-async def constrained(prompt: ChatPrompt, form: ChatFormat, thought: ThoughtGuide | None) -> AnswerConstraint:
+async def constrained(prompt: ChatPrompt, form: ChatFormat, thought: ThoughtGuide | None) -> Guide:
     plan = ChatPlan(prompt, None, form, prompt.tools)
-    return await plan.constrained(thought, CONSTRAINT, GrammarCache(translate_inline))
+    guide, _ = await plan.constrained(thought, CONSTRAINT, GrammarCache(translate_inline))
+    assert guide is not None
+    return guide
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["opened by the prompt", "opened by the model"])
@@ -91,18 +93,16 @@ async def constrained(prompt: ChatPrompt, form: ChatFormat, thought: ThoughtGuid
 async def test_a_thought_is_free_and_then_the_schema_holds(form: ChatFormat, is_open: bool) -> None:
     prompt = prompt_of()
     thought, opens, closes = thinking(form, prompt, is_open=is_open)
-    plan = await constrained(prompt, form, thought)
-    assert plan.guide is not None
-    before = opens + THOUGHT + closes + plan.guide.lead_after_thought
-    assert takes(plan.guide, before + '{"name": 7}')
+    guide = await constrained(prompt, form, thought)
+    before = opens + THOUGHT + closes + guide.lead_after_thought
+    assert takes(guide, before + '{"name": 7}')
     for wrong in ('{"name": "7"}', '{"name": 100}', "Seven.", ""):
-        assert not takes(plan.guide, before + wrong), wrong
+        assert not takes(guide, before + wrong), wrong
 
 
 @forms
 async def test_without_a_thought_the_schema_holds_from_the_start(form: ChatFormat) -> None:
-    plan = await constrained(prompt_of(), form, None)
-    guide = plan.guide or Guide(grammar=plan.grammar)
+    guide = await constrained(prompt_of(), form, None)
     assert takes(guide, form.text_opens + '{"name": 7}')
     for wrong in ('{"name": "7"}', "Seven.", ""):
         assert not takes(guide, form.text_opens + wrong), wrong
@@ -111,9 +111,8 @@ async def test_without_a_thought_the_schema_holds_from_the_start(form: ChatForma
 @forms
 async def test_beside_tools_the_model_calls_or_answers_under_the_schema(form: ChatFormat) -> None:
     prompt = prompt_of(*TOOLS)
-    plan = await constrained(prompt, form, None)
-    assert plan.guide is not None
-    assert takes(plan.guide, form.text_opens + '{"name": 7}')
-    assert takes(plan.guide, call(form, 7))
+    guide = await constrained(prompt, form, None)
+    assert takes(guide, form.text_opens + '{"name": 7}')
+    assert takes(guide, call(form, 7))
     for wrong in (form.text_opens + '{"name": 100}', form.text_opens + "Seven.", call(form, 100), ""):
-        assert not takes(plan.guide, wrong), wrong
+        assert not takes(guide, wrong), wrong

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.models import ModelSource, ModelStatus
 from jan_serve.errors import (
     EngineCrashed,
@@ -291,7 +291,10 @@ async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_pat
             async with manager.lease(None) as client:
                 grammar = CompiledGrammar('start: /[a-z ]{0,200}/ "!"')
                 request = EngineRequest(
-                    cache_salt="", id=client.next_id(), prompt=("!stall sample",), grammar=grammar
+                    cache_salt="",
+                    id=client.next_id(),
+                    prompt=("!stall sample",),
+                    guide=Guide(grammar=grammar),
                 )
                 with pytest.raises(GrammarTooComplex):
                     async for _event in client.generate(request):

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.models import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
@@ -98,7 +98,8 @@ async def started(
 
 async def generate(client: WorkerEngineClient, prompt: str, grammar: CompiledGrammar | None = None) -> str:
     """The text of one answer."""
-    request = EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,), grammar=grammar)
+    guide = None if grammar is None else Guide(grammar=grammar)
+    request = EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,), guide=guide)
     events: list[EngineEvent] = [event async for event in events_of(client, request)]
     return "".join(event.text for event in events if isinstance(event, Chunk))
 

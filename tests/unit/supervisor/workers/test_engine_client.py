@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from jan_serve.core.caller import client
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.events import Timings
 from jan_serve.errors import (
     ContextLengthExceeded,
@@ -84,8 +84,8 @@ class Played:
         )
 
     def request(self, text: str = "hello", *, grammar: bool = False) -> EngineRequest:
-        compiled = CompiledGrammar('start: "a"') if grammar else None
-        return EngineRequest(cache_salt="", id=self.client.next_id(), prompt=(text,), grammar=compiled)
+        guide = Guide(grammar=CompiledGrammar('start: "a"')) if grammar else None
+        return EngineRequest(cache_salt="", id=self.client.next_id(), prompt=(text,), guide=guide)
 
     async def read(self, request: EngineRequest) -> list[EngineEvent]:
         return [event async for event in events_of(self.client, request)]
