@@ -171,7 +171,7 @@ class LoadedModels:
         now = self._clock()
         due: list[float] = []
         for name, resident in self.residents.items():
-            left_s = resident.ttl_left_s(self.histories[name].retention, now)
+            left_s = resident.ttl_left_s(now)
             if left_s is None or resident.leases or self.queue.waiting(name):
                 continue
             if left_s > 0:
@@ -193,7 +193,7 @@ class LoadedModels:
                 and not end.requested
                 and end.status != _RAISED
                 and resident.worker.pid is not None
-                and not self.histories[resident.source.name].has_loaded
+                and not resident.history.has_loaded
             ):
                 self._blame_projector(resident.optional_projector, resident, end)
             case WorkerEnd() as end:
@@ -203,7 +203,7 @@ class LoadedModels:
                 resident.stop()
 
     def _loaded(self, resident: ResidentModel, facts: ModelFacts) -> None:
-        name, history = resident.source.name, self.histories[resident.source.name]
+        name, history = resident.source.name, resident.history
         if history.projector_fault:
             facts = msgspec.structs.replace(facts, projector_fault=history.projector_fault)
         history.loaded(facts)
@@ -224,7 +224,7 @@ class LoadedModels:
 
     def _load_crashed(self, resident: ResidentModel, end: WorkerEnd) -> None:
         """See ModelHistory.load_crashed; else the requests that wait for it get an error."""
-        history = self.histories[resident.source.name]
+        history = resident.history
         self._lost(resident, end)
         if history.load_crashed(end, self._limits.retry):
             logger.warning("%s is loaded again: %s", resident.source.name, end)
@@ -237,7 +237,7 @@ class LoadedModels:
     def _blame_projector(self, projector: str, resident: ResidentModel, end: WorkerEnd) -> None:
         """The load is tried again, at last without the projector: llama.cpp ends the process at some damaged files."""
         fault = f"a load with its projector {Path(projector).name} ended the worker ({end})"
-        history = self.histories[resident.source.name]
+        history = resident.history
         history.projector_crashes.append(fault)
         next_try = "for text only" if history.projector_fault else "again"
         logger.warning("loading %s %s: %s", resident.source.name, next_try, fault)
@@ -246,7 +246,7 @@ class LoadedModels:
     def _lost(self, resident: ResidentModel, end: WorkerEnd) -> None:
         """Its worker crashed. The client has failed its requests; their leases hold nothing."""
         by_request = resident.trial is not None and resident.trial.is_alone
-        self.histories[resident.source.name].ended(end, self._clock(), by_request=by_request)
+        resident.history.ended(end, self._clock(), by_request=by_request)
         self._gone(resident)
 
     def _gone(self, resident: ResidentModel) -> None:
@@ -303,10 +303,7 @@ class LoadedModels:
             return None
         room = self._room(needs)
         group = self.histories[source.name].retention.group
-        occupants = [
-            resident.occupant(self.histories[resident.source.name].retention)
-            for resident in self.residents.values()
-        ]
+        occupants = [resident.occupant() for resident in self.residents.values()]
         match plan_load(source.name, needs.footprint, group, occupants, room):
             case Load():
                 self._load(source, needs, room)
@@ -347,8 +344,8 @@ class LoadedModels:
             self.queue.refuse(source, error, patient=pause_s is None)
 
     def _load(self, source: ModelSource, needs: LoadNeeds, room: Room) -> None:
-        settings = needs.settings
-        if self.histories[source.name].projector_fault:
+        settings, history = needs.settings, self.histories[source.name]
+        if history.projector_fault:
             settings = msgspec.structs.replace(settings, projector=None)
         if room.free is not None:
             # If the worker chooses the context, it must fit into the memory measured as free.
@@ -363,7 +360,7 @@ class LoadedModels:
         worker = WorkerProcess(
             source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
         )
-        resident = ResidentModel(source, load, needs.footprint, worker, self._on_change, self._clock)
+        resident = ResidentModel(source, history, load, needs.footprint, worker, self._on_change, self._clock)
         self.residents[source.name] = resident
         self._preparation.forget_all()
         logger.info("loading %s", source.name)

@@ -13,7 +13,7 @@ from jan_serve.core.models import ModelFacts, ModelSource, ModelState, ModelStat
 from jan_serve.errors import JanServeError, shortage
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.model_memory import Footprint
-from jan_serve.supervisor.models.eviction import MemoryUse, Occupant, Retention, ttl_left_s
+from jan_serve.supervisor.models.eviction import MemoryUse, Occupant, ttl_left_s
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.tries import Tries
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
@@ -35,6 +35,7 @@ class ResidentModel:
     def __init__(
         self,
         source: ModelSource,
+        history: ModelHistory,
         load: LoadModel,
         footprint: Footprint,
         worker: WorkerProcess,
@@ -42,6 +43,7 @@ class ResidentModel:
         clock: Callable[[], float],
     ) -> None:
         self.source = source
+        self.history = history
         self.state = LoadState.LOADING
         self.worker = worker
         self.client: WorkerEngineClient | None = None
@@ -102,13 +104,13 @@ class ResidentModel:
         self.leases -= 1
         self.last_used = self._clock()
 
-    def ttl_left_s(self, retention: Retention, now: float) -> float | None:
+    def ttl_left_s(self, now: float) -> float | None:
         """How long it may still stay loaded while idle; None is for ever, or while it is not loaded."""
         if self.state is not LoadState.READY:
             return None
-        return ttl_left_s(retention, self.ttl_s, self.last_used, now)
+        return ttl_left_s(self.history.retention, self.ttl_s, self.last_used, now)
 
-    def occupant(self, retention: Retention) -> Occupant:
+    def occupant(self) -> Occupant:
         """The eviction policy's view. A loading model counts as used, by the requests that wait for it."""
         return Occupant(
             name=self.source.name,
@@ -116,8 +118,8 @@ class ResidentModel:
             last_used=self.last_used,
             memory=self.memory.total,
             memory_on_device=self.memory.on_device,
-            pinned=retention.pinned,
-            group=retention.group,
+            pinned=self.history.retention.pinned,
+            group=self.history.retention.group,
             leaving=self.state in (LoadState.STOPPING, LoadState.GONE) or (self.retiring and not self.leases),
         )
 
@@ -197,7 +199,7 @@ def model_status(
         reason=history.reason,
         retry_after_s=verdict.delay_s or None,
         taken_bytes=resident.memory.total if resident is not None else 0,
-        ttl_left_s=resident.ttl_left_s(history.retention, now) if resident is not None else None,
+        ttl_left_s=resident.ttl_left_s(now) if resident is not None else None,
         pinned=history.retention.pinned,
         group=history.retention.group,
         lost_devices=history.lost_devices,

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.models import ModelSource
 from jan_serve.errors import InsufficientMemory, ProtocolError
 from jan_serve.ipc.messages import LoadModel
+from jan_serve.supervisor.crash_backoff import RestartLimits
 from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
     ResidentModel,
@@ -18,7 +19,7 @@ from jan_serve.supervisor.models.resident_model import (
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engine.engines import FAKE_ENGINE
-from tests.support.engine.residents import LOAD, SIZE, resident
+from tests.support.engine.residents import LOAD, SIZE, SOURCE, resident
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,9 @@ pytestmark = pytest.mark.anyio
 async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
-    made = ResidentModel(ModelSource(name="m", path="/m"), LOAD, SIZE, worker, changed.set, TurnedClock())
+    made = ResidentModel(
+        SOURCE, ModelHistory(SOURCE, RestartLimits()), LOAD, SIZE, worker, changed.set, TurnedClock()
+    )
     assert made.worker.outcome is None
     made.load(lambda: None)
     await changed.wait()
@@ -39,8 +42,8 @@ async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path)
 async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
-    source, load = ModelSource(name="m", path="/m"), LoadModel(path="/models/\udcff.gguf")
-    made = ResidentModel(source, load, SIZE, worker, changed.set, TurnedClock())
+    load, history = LoadModel(path="/models/\udcff.gguf"), ModelHistory(SOURCE, RestartLimits())
+    made = ResidentModel(SOURCE, history, load, SIZE, worker, changed.set, TurnedClock())
     made.load(lambda: pytest.fail("the worker does not have it"))
     async with asyncio.timeout(60):
         await changed.wait()
@@ -57,7 +60,9 @@ async def test_whatever_a_start_raises_the_load_is_over(
 ) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
-    made = ResidentModel(ModelSource(name="m", path="/m"), LOAD, SIZE, worker, changed.set, TurnedClock())
+    made = ResidentModel(
+        SOURCE, ModelHistory(SOURCE, RestartLimits()), LOAD, SIZE, worker, changed.set, TurnedClock()
+    )
 
     async def fail(_load: object) -> None:
         raise error

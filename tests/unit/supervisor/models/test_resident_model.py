@@ -81,15 +81,15 @@ async def test_the_prompt_cache_in_memory_counts() -> None:
 async def test_keep_alive(own: float | None, retention: Retention, idle_s: float, left: float | None) -> None:
     clock = TurnedClock()
     made, _ = resident(clock=clock)
-    made.ttl_s = own
-    assert made.ttl_left_s(retention, clock()) is None, "it is still loading"
+    made.ttl_s, made.history.retention = own, retention
+    assert made.ttl_left_s(clock()) is None, "it is still loading"
     made.become_ready(fake_facts())
     clock.turn(500)
     made.hold()
     clock.turn(500)
     made.release()
     clock.turn(idle_s)
-    assert made.ttl_left_s(retention, clock()) == left
+    assert made.ttl_left_s(clock()) == left
 
 
 async def test_a_resident_takes_requests_only_while_it_is_ready_and_stays() -> None:
@@ -105,19 +105,19 @@ async def test_a_resident_takes_requests_only_while_it_is_ready_and_stays() -> N
 
 async def test_as_the_eviction_policy_sees_it() -> None:
     made, _ = resident()
-    retention = Retention(pinned=True, group="g")
-    loading = made.occupant(retention)
+    made.history.retention = Retention(pinned=True, group="g")
+    loading = made.occupant()
     assert (loading.leases, loading.pinned, loading.group, loading.leaving) == (1, True, "g", False)
     assert (loading.memory, loading.memory_on_device) == (160, 30)
     made.become_ready(fake_facts())
     made.hold()
     made.retiring = True
-    assert (made.occupant(retention).leases, made.occupant(retention).leaving) == (1, False)
+    assert (made.occupant().leases, made.occupant().leaving) == (1, False)
     made.release()
-    assert (made.occupant(retention).leases, made.occupant(retention).leaving) == (0, True)
+    assert (made.occupant().leases, made.occupant().leaving) == (0, True)
     made.retiring = False
     made.state = LoadState.GONE
-    assert made.occupant(retention).leaving
+    assert made.occupant().leaving
 
 
 LIMITS = RestartLimits(backoff_s=(10.0,), window_s=60.0, max_crashes=2, cooldown_s=100.0)
@@ -134,8 +134,8 @@ def history(crashes: int = 0) -> ModelHistory:
 def status_of(state: LoadState, *, ending: bool = False) -> Any:
     """The members that a status reads."""
 
-    def ttl_left_s(retention: Retention, now: float) -> float:
-        return retention.ttl_s + now
+    def ttl_left_s(now: float) -> float:
+        return now + 30.0
 
     pong = SimpleNamespace(stats=EngineStats(cache_ram_bytes=5))
     return SimpleNamespace(
