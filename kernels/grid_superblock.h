@@ -67,7 +67,7 @@ template <bool IS_ODD> inline __m256i words_of(const uint16_t * words) {
 
 #    ifdef JAN_SERVE_CODES
 // Places of up to 64 points: lower bytes, and bits 8 and 9 of all.
-struct Places {
+struct PointPlaces {
     __m512i  low;
     uint64_t eighth = 0;
     uint64_t ninth  = 0;
@@ -79,7 +79,7 @@ inline uint64_t eight_bytes(const uint8_t * bytes) {
     return eight;
 }
 #    else
-struct Places {
+struct PointPlaces {
     uint16_t all[QK_K / 4];
 
     // Sixteen of them from `first` on. `high`: what the bits beyond eight are when they are moved up by `factors`.
@@ -123,7 +123,7 @@ template <> struct Grid<block_iq2_xxs> {
     static __m256i scales(const block_iq2_xxs & block) { return in_both_halves(_mm256_srli_epi32(words_of<true>(block.qs), 28)); }
 
 #    ifdef JAN_SERVE_CODES
-    static Places places(const block_iq2_xxs & block) { return { _mm512_zextsi256_si512(words_of<false>(block.qs)) }; }
+    static PointPlaces places(const block_iq2_xxs & block) { return { _mm512_zextsi256_si512(words_of<false>(block.qs)) }; }
 #    else
     static BytePlaces places(const block_iq2_xxs & block) { return { (const uint8_t *) block.qs }; }
 #    endif
@@ -137,8 +137,8 @@ template <> struct Grid<block_iq2_xs> : Grid<block_iq2_xxs> {
     static __m256i signs(const block_iq2_xs & block) { return with_parity(bytes_of<9>(block.qs)); }
     static __m256i scales(const block_iq2_xs & block) { return halves_of(block.scales); }
 
-    static Places places(const block_iq2_xs & block) {
-        Places places;
+    static PointPlaces places(const block_iq2_xs & block) {
+        PointPlaces places;
 #    ifdef JAN_SERVE_CODES
         places.low    = _mm512_zextsi256_si512(bytes_of<0>(block.qs));
         places.eighth = (uint32_t) _mm256_movemask_epi8(bytes_of<1>(block.qs));
@@ -159,8 +159,8 @@ template <> struct Grid<block_iq2_s> : Grid<block_iq2_xs> {
     static __m256i signs(const block_iq2_s & block) { return vector_at(block.qs, 1); }
     static __m256i scales(const block_iq2_s & block) { return halves_of(block.scales); }
 
-    static Places places(const block_iq2_s & block) {
-        Places places;
+    static PointPlaces places(const block_iq2_s & block) {
+        PointPlaces places;
 #    ifdef JAN_SERVE_CODES
         places.low    = _mm512_zextsi256_si512(vector_at(block.qs));
         places.eighth = _pext_u64(eight_bytes(block.qh), 0x5555555555555555);
@@ -186,7 +186,7 @@ template <> struct Grid<block_iq3_xxs> {
     static __m256i scales(const block_iq3_xxs & block) { return in_both_halves(_mm256_srli_epi32(vector_at(block.qs, 2), 28)); }
 
 #    ifdef JAN_SERVE_CODES
-    static Places places(const block_iq3_xxs & block) { return { load<__m512i>(block.qs) }; }
+    static PointPlaces places(const block_iq3_xxs & block) { return { load<__m512i>(block.qs) }; }
 #    else
     static BytePlaces places(const block_iq3_xxs & block) { return { block.qs }; }
 #    endif
@@ -208,8 +208,8 @@ template <> struct Grid<block_iq3_s> {
         return in_both_halves(fours_of(halves));
     }
 
-    static Places places(const block_iq3_s & block) {
-        Places places;
+    static PointPlaces places(const block_iq3_s & block) {
+        PointPlaces places;
 #    ifdef JAN_SERVE_CODES
         places.low    = load<__m512i>(block.qs);
         places.eighth = eight_bytes(block.qh);
@@ -253,7 +253,7 @@ template <class Block> class Codes {
     }
 
     // The bytes of the points at these places, of which 64 values each have their signs in a number.
-    JAN_SERVE_INLINE void read(const Places & places, const uint64_t * signs, __m256i * bytes) const {
+    JAN_SERVE_INLINE void read(const PointPlaces & places, const uint64_t * signs, __m256i * bytes) const {
         const __mmask64 further[3] = { _mm512_movepi8_mask(places.low), places.eighth, places.ninth };
         const __m512i   low        = find<SIZE>(lower, places.low, further);
         const __m512i   high       = find<SIZE>(upper, places.low, further);
@@ -339,16 +339,22 @@ template <class Block> JAN_SERVE_INLINE __m256i grid_scales(const Block & block)
     return _mm256_add_epi16(_mm256_add_epi16(numbers, numbers), _mm256_set1_epi16(1));
 }
 
+template <class Block> JAN_SERVE_INLINE __m128 grid_scale(const Block & block) {
+    return _mm_mul_ps(of_half(block.d), _mm_set1_ps(Grid<Block>::UNIT));
+}
+
 template <class Block> inline Superblock read(const Block & block) {
     Superblock out;
-    read_points(block, out.bytes);
+    read_points(block, (__m256i *) out.bytes);
     out.scales = grid_scales(block);
-    out.minima = _mm256_mullo_epi16(out.scales, _mm256_set1_epi16(-offset_of<Block>()));
-    out.d      = _cvtsh_ss(block.d) * Grid<Block>::UNIT;
+    out.minima = _mm256_mullo_epi16(out.scales, _mm256_set1_epi16(offset_of<Block>()));
+    out.d      = grid_scale(block);
     return out;
 }
 
-template <class Block> struct GridLayout : Groups<Grid<Block>::GROUP, (offset_of<Block>() < 32 ? 4 : 1), true> {};
+template <class Block> struct GridLayout : Groups<Grid<Block>::GROUP, (offset_of<Block>() < 32 ? 4 : 1), true> {
+    static constexpr bool IS_GRID = true;
+};
 
 template <> struct Layout<block_iq2_xxs> : GridLayout<block_iq2_xxs> {};
 template <> struct Layout<block_iq2_xs> : GridLayout<block_iq2_xs> {};

@@ -19,6 +19,28 @@ inline __m256i in_order(__m256i halves) {
     return _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
 }
 
+// Where the groups of a superblock lie.
+template <class Block> struct Places {
+    uint8_t bytes[GROUPS] = {};
+    // For each 128 bits of a vector, the number of their group among a superblock's scales, in numbers of 16 and of 32 bits.
+    alignas(64) int16_t numbers[VECTORS][sizeof(Ints) / 2] = {};
+    alignas(64) int32_t words[VECTORS][sizeof(Ints) / 4]   = {};
+
+    constexpr Places() {
+        for (int group = 0; group < GROUPS; group++) {
+            const int place = Layout<Block>::place(group);
+            const int first = place * 16 % sizeof(Ints);
+            bytes[group]    = 16 * place;
+            for (int i = first; i < first + 16; i++) {
+                numbers[place * 16 / sizeof(Ints)][i / 2] = group % 2 * BLOCKS + group / 2;
+                words[place * 16 / sizeof(Ints)][i / 4]   = group % 2 * BLOCKS + group / 2;
+            }
+        }
+    }
+};
+
+template <class Block> inline constexpr Places<Block> PLACES;
+
 // Products of such a type. Activations are quantised as Q8_K.
 template <class Block> struct SuperblockProduct {
     using Weights = Block;
@@ -27,8 +49,10 @@ template <class Block> struct SuperblockProduct {
     static constexpr int64_t SOME_TOKENS = 16;
 
     static constexpr int  GROUP      = Layout<Block>::GROUP;
-    static constexpr bool IS_WIDE    = Layout<Block>::IS_WIDE;
+    static constexpr bool IS_SHORT   = Layout<Block>::SHORTS > 0;
     static constexpr bool IS_ONE_SUM = Layout<Block>::IS_ONE_SUM;
+    // Bytes between the groups of a block.
+    static constexpr int GAP = GROUP == 32 ? 16 * (Layout<Block>::place(1) - 1) : 0;
     // Vectors whose products are added before they are multiplied by the scale of their group.
 #    ifdef JAN_SERVE_VNNI
     static constexpr int STEP = GROUP / 4;
@@ -45,7 +69,8 @@ template <class Block> struct SuperblockProduct {
         int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, two in the order of a superblock's minima
     };
 
-    // A superblock of activations. sums: of groups of 16, in the order of a superblock's minima.
+    // A superblock of activations. values: in the order of the weights' bytes. sums: of groups of 16, negative, in the order of a
+    // superblock's minima.
     struct Activations {
         int8_t  values[QK_K];
         int16_t sums[2 * BLOCKS];
@@ -59,9 +84,12 @@ template <class Block> struct SuperblockProduct {
         for (int i = 0; i < BLOCKS; i++) {
             const __m256i bytes = as_bytes(values + 32 * i, inverse);
             const __m128i sums  = sums_of_halves(bytes);
-            _mm256_storeu_si256((__m256i *) out.values + i, bytes);
-            out.sums[i]          = (int16_t) _mm_extract_epi32(sums, 0);
-            out.sums[BLOCKS + i] = (int16_t) _mm_extract_epi32(sums, 1);
+            for (int odd = 0; odd < 2; odd++) {
+                const __m128i group = odd ? _mm256_extracti128_si256(bytes, 1) : _mm256_castsi256_si128(bytes);
+                _mm_storeu_si128((__m128i *) out.values + Layout<Block>::place(2 * i + odd), group);
+            }
+            out.sums[i]          = (int16_t) -_mm_extract_epi32(sums, 0);
+            out.sums[BLOCKS + i] = (int16_t) -_mm_extract_epi32(sums, 1);
         }
     }
 
@@ -88,19 +116,21 @@ template <class Block> struct SuperblockProduct {
         for (int first = 0; first < QK_K / 4; first += STEP) {
             const Ints * weights = (const Ints *) panel.bytes + first;
             const Ints   scales  = load<Ints>(panel.scales[4 * first / GROUP]);
+            const int8_t * step[N];
+            for (int j = 0; j < N; j++) {
+                step[j] = values[j] + (PIECES == 2 ? 4 * first : PLACES<Block>.bytes[first / 4]);
+            }
 #    ifdef JAN_SERVE_VNNI
             Ints products[N] = {};
-            add_fours<N, STEP>(weights, values, products);
+            add_fours<N, STEP, GAP>(weights, step, products);
             for (int j = 0; j < N; j++) {
                 sums[j] = add_multiplied(sums[j], products[j], scales);
-                values[j] += 4 * STEP;
             }
 #    else
             Ints shorts[N];
-            sum_pairs<N, STEP>(weights, values, shorts);
+            sum_pairs<N, STEP>(weights, step, shorts);
             for (int j = 0; j < N; j++) {
                 sums[j] = add_pairs(sums[j], shorts[j], scales);
-                values[j] += 4 * STEP;
             }
 #    endif
         }
@@ -118,7 +148,7 @@ template <class Block> struct SuperblockProduct {
             const float scale = activations[j][block].scale;
             totals[j]         = add_scaled(totals[j], sums[j], scaled(d, scale));
             if (!IS_ONE_SUM) {
-                totals[j] = subtract_scaled(totals[j], minima[j], scaled(least, scale));
+                totals[j] = add_scaled(totals[j], minima[j], scaled(least, scale));
             }
         }
     }
@@ -130,12 +160,6 @@ template <class Block> struct SuperblockProduct {
                              __m256 * products) {
         float totals[N][PART_ROWS];
         for (int row = 0; row < PART_ROWS; row++) {
-#    ifdef JAN_SERVE_WIDE
-            if constexpr (IS_WIDE) {
-                multiply_wide<N>(rows[row], blocks, activations, totals[0] + row);
-                continue;
-            }
-#    endif
             multiply_row<N>(rows[row], blocks, activations, totals[0] + row);
         }
         for (int j = 0; j < N; j++) {
@@ -151,17 +175,20 @@ template <class Block> struct SuperblockProduct {
         for (int row = 0; row < PART_ROWS; row++) {
             prefetch<SHARE>(next + row * SHARE);
             read_rows[row]                   = read(rows[row][block]);
-            panel->d[part * PART_ROWS + row] = read_rows[row].d;
+            panel->d[part * PART_ROWS + row] = _mm_cvtss_f32(read_rows[row].d);
             if (!IS_ONE_SUM) {
-                panel->least[part * PART_ROWS + row] = read_rows[row].least;
+                panel->least[part * PART_ROWS + row] = _mm_cvtss_f32(read_rows[row].least);
             }
         }
         const auto store = [part](void * of_all_rows, __m256i of_part) {
             _mm256_storeu_si256((__m256i *) of_all_rows + part, of_part);
         };
         for (int i = 0; i < BLOCKS; i++) {
+            const int even = Layout<Block>::place(2 * i);
+            const int odd  = Layout<Block>::place(2 * i + 1);
             for (int row = 0; row < PART_ROWS; row++) {
-                column[row] = read_rows[row].bytes[i];
+                const __m128i * groups = (const __m128i *) read_rows[row].bytes;
+                column[row]            = _mm256_inserti128_si256(_mm256_castsi128_si256(groups[even]), groups[odd], 1);
             }
             transpose(column);
             for (int four = 0; four < 8; four++) {
@@ -200,73 +227,25 @@ template <class Block> struct SuperblockProduct {
 #    endif
     }
 
-#    ifdef JAN_SERVE_WIDE
-    // As `multiply_row`, for bytes of a table, two blocks to a vector.
-    template <int N>
-    static void multiply_wide(const Block * row, int64_t blocks, const Activations * const * activations, float * products) {
-        const __m512i offset = _mm512_set1_epi8(-128);
-        const __m512i table  = _mm512_xor_si512(_mm512_broadcast_i32x4(nonlinear_values()), offset);
-        const __m512i twice  = _mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3);
-        const __m512i halves = _mm512_setr_epi64(0, 0, 0x0004000400040004, 0x0004000400040004, 0, 0, 0x0004000400040004,
-                                                 0x0004000400040004);
-        float totals[N] = {};
-        for (int64_t block = 0; block < blocks; block++) {
-            prefetch<sizeof(Block)>((const char *) (row + block) + AHEAD);
-            const __m256i scales = scales_of(row[block]);
-            const __m256i minima  = in_both_halves(scales);
-            const float   d       = _cvtsh_ss(row[block].d);
-            __m512i       sums[N] = {};
-            __m512i       pick    = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-            for (int i = 0; i < BLOCKS / 2; i++) {
-                const __m256i packed = _mm256_loadu_si256((const __m256i *) row[block].qs + i);
-                const __m512i lower  = _mm512_permutexvar_epi64(twice, _mm512_castsi256_si512(packed));
-                const __m512i four   = _mm512_and_si512(_mm512_srlv_epi16(lower, halves), _mm512_set1_epi8(15));
-                const __m512i bytes  = _mm512_shuffle_epi8(table, four);
-                const __m512i scale  = _mm512_permutexvar_epi32(pick, _mm512_castsi256_si512(scales));
-                for (int j = 0; j < N; j++) {
-                    const __m512i values = load<__m512i>(activations[j][block].values + 64 * i);
-                    sums[j]              = add_multiplied(sums[j], add_products(_mm512_setzero_si512(), bytes, values), scale);
-                }
-                pick = _mm512_add_epi32(pick, _mm512_set1_epi32(2));
-            }
-            for (int j = 0; j < N; j++) {
-                const Activations & column = activations[j][block];
-                const __m256i       sum = _mm256_add_epi32(_mm512_castsi512_si256(sums[j]), _mm512_extracti64x4_epi64(sums[j], 1));
-                totals[j] = add_sums(sum, minima, column, d, 128 * d, totals[j]);
-            }
-        }
-        for (int j = 0; j < N; j++) {
-            products[j * PART_ROWS] = totals[j];
-        }
-    }
-#    endif
-
     // `products[j * PART_ROWS]` gets the product of a row of weights with row j of activations.
     template <int N>
     static void multiply_row(const Block * row, int64_t blocks, const Activations * const * activations, float * products) {
-        float totals[N] = {};
+        __m128 totals[N] = {};
         for (int64_t block = 0; block < blocks; block++) {
             prefetch<sizeof(Block)>((const char *) (row + block) + AHEAD);
 #    ifndef JAN_SERVE_CODES
-            if constexpr (IS_ONE_SUM) {
+            if constexpr (Layout<Block>::IS_GRID) {
                 add_points<N>(row[block], block, activations, totals);
                 continue;
             }
 #    endif
             const Superblock weights = read(row[block]);
             for (int j = 0; j < N; j++) {
-                const Activations & column = activations[j][block];
-                const __m256i       sums   = multiply(weights, column.values);
-                if constexpr (IS_ONE_SUM) {
-                    const __m256i sum = add_pairs(sums, weights.minima, load<__m256i>(column.sums));
-                    totals[j]         = add_sum(sum, weights.d, column, totals[j]);
-                } else {
-                    totals[j] = add_sums(sums, weights.minima, column, weights.d, weights.least, totals[j]);
-                }
+                totals[j] = add_superblock(weights, activations[j][block], totals[j]);
             }
         }
         for (int j = 0; j < N; j++) {
-            products[j * PART_ROWS] = totals[j];
+            products[j * PART_ROWS] = _mm_cvtss_f32(totals[j]);
         }
     }
 
@@ -274,9 +253,9 @@ template <class Block> struct SuperblockProduct {
     // Points are multiplied as they are found, with their signs given to the activations.
     template <int N>
     static JAN_SERVE_INLINE void add_points(const Block & weights, int64_t block, const Activations * const * activations,
-                                            float * totals) {
+                                            __m128 * totals) {
         const __m256i scales  = grid_scales(weights);
-        const float   d       = _cvtsh_ss(weights.d) * Grid<Block>::UNIT;
+        const __m128  d       = grid_scale(weights);
         __m256i       pick    = _mm256_set1_epi16(0x0100);
         __m256i       sums[N] = {};
         each_block(weights, [&](int i, __m256i magnitudes, __m256i ones) {
@@ -288,55 +267,68 @@ template <class Block> struct SuperblockProduct {
             pick = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
         });
         for (int j = 0; j < N; j++) {
-            totals[j] = add_sum(sums[j], d, activations[j][block], totals[j]);
+            totals[j] = add_sum(sums[j], d, activations[j][block].scale, totals[j]);
         }
     }
 #    endif
 
-    // A superblock's sum, whose lanes are added.
-    static float add_sum(__m256i lanes, float d, const Activations & column, float total) {
+    static JAN_SERVE_INLINE __m128 add_superblock(const Superblock & weights, const Activations & column, __m128 total) {
+        const __m256i sums   = load<__m256i>(column.sums);
+        const __m256i minima = _mm256_madd_epi16(weights.minima, sums);
+        if constexpr (IS_ONE_SUM) {
+            return add_sum(multiply(weights, column.values, minima), weights.d, column.scale, total);
+        } else {
+            const __m256i products = multiply(weights, column.values, _mm256_setzero_si256());
+            const __m256  both     = _mm256_cvtepi32_ps(add_lanes(products, minima));
+            const __m128  scale    = _mm_set1_ps(column.scale);
+            total                  = _mm_fmadd_ps(_mm256_castps256_ps128(both), _mm_mul_ps(weights.d, scale), total);
+            return _mm_fmadd_ps(_mm256_extractf128_ps(both, 1), _mm_mul_ps(weights.least, scale), total);
+        }
+    }
+
+    // Adds a superblock's sum, which is that of the lanes.
+    static JAN_SERVE_INLINE __m128 add_sum(__m256i lanes, __m128 d, float scale, __m128 total) {
         const __m128i fours = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
         const __m128i twos  = _mm_add_epi32(fours, _mm_shuffle_epi32(fours, 0x4E));
         const __m128i sum   = _mm_add_epi32(twos, _mm_shuffle_epi32(twos, 0xB1));
-        return std::fma(_mm_cvtss_f32(_mm_cvtepi32_ps(sum)), d * column.scale, total);
-    }
-
-    // A superblock's sums, whose lanes are added, and its minima.
-    static float add_sums(__m256i sums, __m256i minima, const Activations & column, float d, float least, float total) {
-        const __m256i of_minima = _mm256_madd_epi16(minima, load<__m256i>(column.sums));
-        const __m256  both      = _mm256_cvtepi32_ps(add_lanes(sums, of_minima));
-        total                   = std::fma(_mm256_cvtss_f32(both), d * column.scale, total);
-        return std::fma(-_mm_cvtss_f32(_mm256_extractf128_ps(both, 1)), least * column.scale, total);
+        return _mm_fmadd_ps(_mm_cvtepi32_ps(sum), _mm_mul_ps(d, _mm_set1_ps(scale)), total);
     }
 
     // Each lane of the lower half is the sum of `a`, each of the upper that of `b`.
-    static __m256i add_lanes(__m256i a, __m256i b) {
+    static JAN_SERVE_INLINE __m256i add_lanes(__m256i a, __m256i b) {
         const __m256i fours = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
         const __m256i twos  = _mm256_add_epi32(fours, _mm256_shuffle_epi32(fours, 0x4E));
         return _mm256_add_epi32(twos, _mm256_shuffle_epi32(twos, 0xB1));
     }
 
-    // The sum of the lanes is that of the products.
-    static __m256i multiply(const Superblock & weights, const int8_t * activations) {
+    // The sum of the lanes is that of the products and of `start`.
+    static JAN_SERVE_INLINE __m256i multiply(const Superblock & weights, const int8_t * activations, __m256i start) {
+        const auto values  = [&](int i) { return load<Ints>(activations + i * sizeof(Ints)); };
+        Ints       sums[2] = {};  // the additions of one would wait for each other
 #    ifdef JAN_SERVE_WIDE
-        constexpr int64_t ODD     = 0x0008000800080008;  // of the numbers of odd groups
-        constexpr int64_t NEXT    = 0x0001000100010001;
-        const __m512i     scales  = _mm512_zextsi256_si512(weights.scales);
-        __m512i           sums[2] = {};  // the additions of one would wait for each other
-        __m512i           pick    = _mm512_setr_epi64(0, 0, ODD, ODD, NEXT, NEXT, ODD + NEXT, ODD + NEXT);
-        for (int i = 0; i < BLOCKS / 2; i++) {
-            const __m512i bytes = load<__m512i>(weights.bytes + 2 * i);
-            const __m512i pairs = _mm512_maddubs_epi16(bytes, load<__m512i>(activations + 64 * i));
-            sums[i % 2]         = add_pairs(sums[i % 2], pairs, _mm512_permutexvar_epi16(pick, scales));
-            pick                = _mm512_add_epi16(pick, _mm512_set1_epi16(2));
+        sums[0] = _mm512_zextsi256_si512(start);
+        if constexpr (IS_SHORT) {
+            const __m512i scales = _mm512_zextsi256_si512(weights.scales);
+            for (int i = 0; i < VECTORS; i++) {
+                const __m512i scale = _mm512_permutexvar_epi16(load<__m512i>(PLACES<Block>.numbers[i]), scales);
+                sums[i % 2]         = add_pairs(sums[i % 2], _mm512_maddubs_epi16(weights.bytes[i], values(i)), scale);
+            }
+        } else {
+            const __m512i scales = _mm512_cvtepi16_epi32(weights.scales);
+            for (int i = 0; i < VECTORS; i += 2) {  // both hold the same blocks
+                const __m512i first    = add_products(_mm512_setzero_si512(), weights.bytes[i], values(i));
+                const __m512i products = add_products(first, weights.bytes[i + 1], values(i + 1));
+                const __m512i scale    = _mm512_permutexvar_epi32(load<__m512i>(PLACES<Block>.words[i]), scales);
+                sums[i / 2]            = add_multiplied(sums[i / 2], products, scale);
+            }
         }
         const __m512i sum = _mm512_add_epi32(sums[0], sums[1]);
         return _mm256_add_epi32(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
 #    else
-        __m256i sums[2] = {};  // the additions of one would wait for each other
-        __m256i pick    = _mm256_set1_epi16(0x0100);  // the bytes of the first number of each half
-        for (int i = 0; i < BLOCKS; i++) {
-            const __m256i pairs = _mm256_maddubs_epi16(weights.bytes[i], load<__m256i>(activations + 32 * i));
+        sums[0]      = start;
+        __m256i pick = _mm256_set1_epi16(0x0100);  // the bytes of the first number of each half
+        for (int i = 0; i < VECTORS; i++) {
+            const __m256i pairs = _mm256_maddubs_epi16(weights.bytes[i], values(i));
             sums[i % 2]         = add_pairs(sums[i % 2], pairs, _mm256_shuffle_epi8(weights.scales, pick));
             pick                = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
         }

@@ -66,10 +66,6 @@ inline __m256 add_scaled(__m256 total, __m256i sums, __m256 scales) {
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scales, total);
 }
 
-inline __m256 subtract_scaled(__m256 total, __m256i sums, __m256 scales) {
-    return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sums), scales, total);
-}
-
 inline __m256 scaled(__m256 scales, float scale) {
     return _mm256_mul_ps(scales, _mm256_set1_ps(scale));
 }
@@ -85,10 +81,6 @@ inline __m512i add_pairs(__m512i sums, __m512i a, __m512i b) {
 
 inline __m512 add_scaled(__m512 total, __m512i sums, __m512 scales) {
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), scales, total);
-}
-
-inline __m512 subtract_scaled(__m512 total, __m512i sums, __m512 scales) {
-    return _mm512_fnmadd_ps(_mm512_cvtepi32_ps(sums), scales, total);
 }
 
 inline __m512 scaled(__m512 scales, float scale) {
@@ -202,12 +194,14 @@ inline Ints four_bytes(const int8_t * bytes) {
 }
 
 // `sums` get the products of COUNT vectors, which each hold four bytes of each row of weights, with as many bytes of each of N
-// rows of activations.
-template <int N, int COUNT> inline void add_fours(const Ints * weights, const int8_t * const * activations, Ints * sums) {
+// rows of activations, of which the second half begins GAP bytes after the end of the first.
+template <int N, int COUNT, int GAP = 0>
+inline void add_fours(const Ints * weights, const int8_t * const * activations, Ints * sums) {
     for (int i = 0; i < COUNT; i++) {
         const Ints four = load<Ints>(weights + i);
+        const int  byte = 4 * i + (2 * i < COUNT ? 0 : GAP);
         for (int j = 0; j < N; j++) {
-            sums[j] = add_products(sums[j], four, four_bytes(activations[j] + 4 * i));
+            sums[j] = add_products(sums[j], four, four_bytes(activations[j] + byte));
         }
     }
 }
