@@ -18,8 +18,8 @@
 #ifdef JAN_SERVE_PRODUCTS
 namespace jan_serve {
 
-constexpr int64_t TILE       = 4;   // tokens that share the vectors of a panel
-constexpr int64_t CHUNK_ROWS = 64;  // rows that a thread takes at once, at most
+constexpr int64_t TILE       = PARTS == 1 ? 4 : 6;  // tokens that share the vectors of a panel: as many as fit into registers
+constexpr int64_t CHUNK_ROWS = 64;                  // rows that a thread takes at once, at most
 
 // The same of one token: what its thread has prefetched beyond the end of a chunk is another thread's.
 constexpr int64_t ONE_TOKEN_CHUNK_ROWS = 512;
@@ -43,14 +43,14 @@ template <class Product> class Multiplication {
         is_one_token                = (dst->op == GGML_OP_MUL_MAT_ID ? dst->src[2]->ne[1] : outputs) == 1;
         inputs_size                 = place_inputs(nullptr);
         if (params) {
-            char * buffer = (char *) params->wdata;
+            char * buffer = (char *) aligned((size_t) params->wdata);
             place_inputs(buffer + (is_one_token ? params->ith * inputs_size : 0));
             panels = (Panel *) (buffer + copies(params->nth) * inputs_size) + params->ith * blocks;
         }
     }
 
     // Bytes of the buffer.
-    size_t size(int threads) const { return copies(threads) * inputs_size + threads * blocks * sizeof(Panel); }
+    size_t size(int threads) const { return ALIGNMENT + copies(threads) * inputs_size + threads * blocks * sizeof(Panel); }
 
     // To be called by each thread. Of one token, each of them makes what it reads: that takes less time than to wait for the others.
     void run() {
@@ -63,7 +63,9 @@ template <class Product> class Multiplication {
     }
 
   private:
-    static constexpr size_t ALIGNMENT = 64;
+    static constexpr size_t ALIGNMENT = 64;  // a vector of a panel that lies in two lines of the cache is read twice
+
+    static size_t aligned(size_t place) { return (place + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
     // A row of quantised activations, and where its products go.
     struct Token {
@@ -85,7 +87,7 @@ template <class Product> class Multiplication {
         size_t     end   = 0;
         const auto place = [&](auto *& member, int64_t count) {
             member = base ? (std::remove_reference_t<decltype(member)>) (base + end) : nullptr;
-            end    = (end + count * sizeof(*member) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            end    = aligned(end + count * sizeof(*member));
         };
         place(groups, matrices + 1);
         place(tokens, outputs);
@@ -280,17 +282,13 @@ template <class Product> class Multiplication {
     }
 
     // Calls `use` with the size of the next tile, if so many tokens are left.
-    template <class Use> static void with_number(int64_t left, Use && use) {
-        switch (left) {
-            case 1:
-                return use(std::integral_constant<int, 1>());
-            case 2:
-                return use(std::integral_constant<int, 2>());
-            case 3:
-                return use(std::integral_constant<int, 3>());
-            default:
-                return use(std::integral_constant<int, TILE>());
+    template <int N = 1, class Use> static void with_number(int64_t left, Use && use) {
+        if constexpr (N < TILE) {
+            if (left > N) {
+                return with_number<N + 1>(left, use);
+            }
         }
+        use(std::integral_constant<int, N>());
     }
 
     static void store_all(const Token * of_group, const Floats * totals, int64_t number, int64_t first, int64_t count) {
