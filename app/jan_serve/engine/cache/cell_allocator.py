@@ -14,11 +14,11 @@ from jan_serve.engine.cache.state_restorer import StateRestorer
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence
 
-IDLE_CELLS = 64
-"""Max cells of finished sequences beside running ones. On CPUs each row of a batch looks at the mask of every cell, its
-own or not; a copy from RAM takes milliseconds (ADR 0025)."""
-SLOW_COPY_IDLE_CELLS = 1024
-"""The same where a copy is more expensive: from a device, or of transposed values (without flash attention)."""
+IDLE_CELLS = 4096
+"""Max cells of finished sequences beside running ones. Each row of a batch looks at the mask of every cell, its own or not
+(ADR 0025)."""
+READ_IDLE_CELLS = 1024
+"""The same where attention reads the cells too: on a device, or without flash attention."""
 
 
 class CellAllocator:
@@ -116,8 +116,9 @@ class CellAllocator:
         return True
 
     def limit_idle_cells(self, running: Iterable[int]) -> None:
-        """Move finished sequences to RAM, oldest first, to speed up the running ones, and trim it. running: their ids.
-        Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays."""
+        """Move the oldest finished sequence to RAM, to speed up the running ones, and trim it. running: their ids. Blocks
+        for one copy, as a request may wait for it. Does nothing if no sequence runs. A sequence too large for the RAM
+        stays."""
         self.states.tiers.trim()
         ids = list(running)
         if not ids or self.states.tiers.is_off:
@@ -129,9 +130,9 @@ class CellAllocator:
             if self.states.fits_ram(seq_id) and self._save(seq_id):
                 self._drop(seq_id)
                 self.made_way_total += 1
-            else:
-                # It stays; the others need not make up for it.
-                max_cells += self.cells.exclusive(seq_id)
+                return
+            # It stays; the others need not make up for it.
+            max_cells += self.cells.exclusive(seq_id)
 
     def keep(self, sequence: Sequence) -> None:
         """Cache what a finished sequence computed, as long as there is room."""

@@ -12,7 +12,7 @@ import psutil
 
 from jan_serve.core.models import ModelFacts
 from jan_serve.core.placement import MIN_DEFAULT_N_CTX, LlamaPlacement, default_n_ctx
-from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
+from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, READ_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_identity import state_key, weights_of
 from jan_serve.engine.decoding import Adapters, InterruptibleDecode
@@ -78,7 +78,7 @@ def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) 
     on_cpu, has_flash = facts.n_gpu_layers == 0, settings.flash_attn != "off"
     idle_cells = settings.idle_cells
     if idle_cells is None:
-        idle_cells = IDLE_CELLS if on_cpu and has_flash else SLOW_COPY_IDLE_CELLS
+        idle_cells = IDLE_CELLS if on_cpu and has_flash else READ_IDLE_CELLS
     return msgspec.structs.replace(
         settings,
         n_ctx=facts.n_ctx,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
+from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, READ_IDLE_CELLS
 from jan_serve.engine.loading.contexts import default_parallel, with_shorter_context
 from jan_serve.engine.loading.loader import resolved
 from jan_serve.errors import InsufficientMemory
@@ -29,13 +29,13 @@ def test_the_loaded_model_decides_lengths_and_counts() -> None:
     ("n_gpu_layers", "settings", "cells"),
     [
         (0, {}, IDLE_CELLS),
-        (0, {"flash_attn": "off"}, SLOW_COPY_IDLE_CELLS),
-        (9, {}, SLOW_COPY_IDLE_CELLS),
+        (0, {"flash_attn": "off"}, READ_IDLE_CELLS),
+        (9, {}, READ_IDLE_CELLS),
         (9, {"idle_cells": 0}, 0),
         (0, {"idle_cells": 7000}, 7000),
     ],
 )
-def test_idle_cells_depend_on_the_cost_of_a_copy(
+def test_idle_cells_depend_on_what_attention_reads(
     n_gpu_layers: int, settings: dict[str, Any], cells: int
 ) -> None:
     assert settings_of(n_gpu_layers, **settings).idle_cells == cells
