@@ -266,6 +266,48 @@ function(jan_serve_float_products)
 endfunction()
 jan_serve_float_products()
 
+function(jan_serve_norms)
+    set(include [=[
+#include "attention.h"
+#include "convolution.h"
+]=])
+    set(include_ours [=[
+#include "attention.h"
+#include "norm.h"
+#include "convolution.h"
+]=])
+    set(squares [=[
+                ggml_float sum = 0.0;
+                // worth switching to explicit SIMD?
+                for (int64_t i00 = 0; i00 < ne00; i00++) {
+                    sum += (ggml_float)(x[i00] * x[i00]);
+                }
+
+                const float mean  = sum/ne00;
+]=])
+    set(squares_ours [=[
+                const float mean  = jan_serve::sum_of_squares(x, ne00)/ne00;
+]=])
+    jan_serve_patch(ops.cpp include include_ours squares squares_ours)
+endfunction()
+jan_serve_norms()
+
+# Half floats are converted by the processor where it can, in place of a table of 256 KiB and of arithmetic on bits.
+function(jan_serve_half_floats)
+    set(convert [=[
+        #define GGML_CPU_COMPUTE_FP32_TO_FP16(x) _cvtss_sh(x, 0)
+    #endif
+]=])
+    set(convert_ours [=[
+        #define GGML_CPU_COMPUTE_FP32_TO_FP16(x) _cvtss_sh(x, 0)
+    #endif
+    #define GGML_CPU_FP16_TO_FP32(x) GGML_CPU_COMPUTE_FP16_TO_FP32(x)
+    #define GGML_CPU_FP32_TO_FP16(x) GGML_CPU_COMPUTE_FP32_TO_FP16(x)
+]=])
+    jan_serve_patch(simd-mappings.h convert convert_ours)
+endfunction()
+jan_serve_half_floats()
+
 function(jan_serve_products)
     set(size [=[
                         cur += ggml_tiled_wdata_size(n_tasks, node);
