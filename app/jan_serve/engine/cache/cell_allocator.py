@@ -116,9 +116,9 @@ class CellAllocator:
         return True
 
     def limit_idle_cells(self, running: Iterable[int]) -> None:
-        """Move the oldest finished sequence to RAM, to speed up the running ones, and trim it. running: their ids. Blocks
-        for one copy, as a request may wait for it. Does nothing if no sequence runs. A sequence too large for the RAM
-        stays."""
+        """Move the oldest finished sequence to RAM, to speed up the running ones, and trim it. running: their ids.
+        Blocks for one copy: a request may wait for it. Does nothing if no sequence runs. A sequence too large for the
+        RAM stays."""
         self.states.tiers.trim()
         ids = list(running)
         if not ids or self.states.tiers.is_off:
