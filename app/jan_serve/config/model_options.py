@@ -154,8 +154,8 @@ class ModelOptions(DeviceOptions):
     idle_cells: Annotated[int | None, Field(ge=0, le=1 << 24)] = memory_setting(
         None,
         "Tokens of finished answers that stay in the KV cache while other answers stream; the rest"
-        " moves to RAM, one answer each time a request begins or ends. Default: 4096, or 1024 on a device or without flash"
-        " attention. Each of them costs time in every step.",
+        " moves to RAM, one answer each time a request begins or ends. Each of them costs time in every step."
+        " Default: 4096, or 1024 on a device or without flash attention.",
     )
     share_prefill: bool = memory_setting(
         True, "A prompt that shares a prefix with a prompt in prefill waits for it and reuses the prefix."

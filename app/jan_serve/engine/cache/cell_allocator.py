@@ -15,8 +15,8 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence
 
 IDLE_CELLS = 4096
-"""Max cells of finished sequences beside running ones. Each row of a batch looks at the mask of every cell, its own or not
-(ADR 0025)."""
+"""Max cells of finished sequences beside running ones. Each row of a batch looks at the mask of every cell, its own or
+not (ADR 0025)."""
 READ_IDLE_CELLS = 1024
 """The same where attention reads the cells too: on a device, or without flash attention."""
 
