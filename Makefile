@@ -20,11 +20,8 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfil
 # A file is in a folder `long` beside those of its package if it waits for most of its time (for peers that are silent, for
 # servers that die or restart), or trains or measures. A small test of the same behaviour is outside.
 LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page $(shell find tests -name long -type d)
-# Files of tests that draw a part by day: calls from the API's documents, sizes of operations, cuts of answers; and of
-# properties.
-FOLDERS_OF_TESTS := tests/contract tests/integration tests/simulation tests/unit
-DRAWN_TESTS = $(shell grep -rlE 'import schemathesis|drawn_grid|parse_everywhere|TEST_DRAWS' $(FOLDERS_OF_TESTS) --include='test_*.py')
-PROPERTIES = $(shell grep -rl 'from hypothesis' $(FOLDERS_OF_TESTS) --include='test_*.py')
+# Files of tests that draw a part by day: calls from the API's documents, sizes of operations, cuts of answers, properties.
+DRAWN_TESTS = $(shell grep -rlE 'mark.drawn|drawn_grid|from hypothesis' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py')
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
@@ -56,8 +53,7 @@ test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 test-long: install-dev ## tests that take minutes each: chaos, clients of other projects, suites of JSON Schema, the page, more draws (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
-	TEST_DRAWS=60 $(PYTEST) --numprocesses $$(( $(TEST_PROCESSES) + 1 )) $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
-	TEST_DRAWS=60 $(PYTEST) $(PROPERTIES) -m hypothesis $(ARGS)
+	TEST_DRAWS=60 $(PYTEST) --numprocesses $$(( $(TEST_PROCESSES) + 1 )) -m "long or drawn or hypothesis" $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients

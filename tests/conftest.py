@@ -35,7 +35,13 @@ _DRAWN = "_hypothesis_internal_use_settings"
 """Where hypothesis keeps the settings of a test."""
 
 
+LONG = {"chaos", "clients", "conformance", "page", "long"}
+"""Folders that `make test-long` runs whole."""
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if not LONG.isdisjoint(item.nodeid.split("/")):
+        item.add_marker("long")
     test: Any = getattr(item, "obj", None)
     declared: settings | None = getattr(test, _DRAWN, None)
     if declared is None:

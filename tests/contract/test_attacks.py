@@ -36,6 +36,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Generator[Victim]:
         yield warm
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", some(ATTACKS, 24))
 def test_a_hostile_connection_costs_little_and_ends(
     victim: Victim, name: str, record_property: Callable[[str, object], None]

@@ -55,6 +55,7 @@ def fields_of(document: dict[str, Any], operation: dict[str, Any]) -> list[str]:
     return list(schema.get("properties", {}))
 
 
+@pytest.mark.drawn
 async def test_no_refusal_shows_the_inside(subtests: pytest.Subtests) -> None:
     async with http_client(FakeModels(FakeClient(name="m"))) as client:
         document = (await client.get("/openapi.json")).json()

@@ -11,6 +11,7 @@ from tests.support.documented import application
 from tests.support.drawn_calls import CHECKS, LIMIT_S, draw_calls
 
 
+@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.timeout(3000)
 def test_no_documented_call_fails(subtests: pytest.Subtests) -> None:
@@ -21,4 +22,5 @@ def test_no_documented_call_fails(subtests: pytest.Subtests) -> None:
     document: Any = schemathesis.openapi.from_asgi(
         "/openapi.json", application(), headers={"host": "localhost"}, timeout=LIMIT_S
     )
-    draw_calls(document, 2, subtests, answer)
+    # test_schemathesis sends more such draws to a real model; calls at the bounds of schemas are sent here.
+    draw_calls(document, 2, subtests, answer, most=10)

@@ -189,6 +189,7 @@ def test_what_a_draft_does_to_the_steps_after_it_counts(text: str, most: float, 
     assert max(ratios) <= most, sorted(round(r, 3) for r in ratios)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("device", "token_s", "first_s"),
     [(Graphs, GRAPH_TOKEN_S, GRAPH_FIRST_S), (lambda: proportional, 0.024, 0.0)],

@@ -13,7 +13,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
-from schemathesis import checks
+from schemathesis import GenerationMode, checks
 from schemathesis.generation.feedback import FeedbackSources
 from schemathesis.pytest import _test_builder
 from schemathesis.python._constants import orchestrator
@@ -39,21 +39,32 @@ LIMIT_S: Final = 600.0
 
 
 def draw_calls(
-    document: Any, examples: int, subtests: pytest.Subtests, answer: Callable[[Any], None]
+    document: Any,
+    examples: int,
+    subtests: pytest.Subtests,
+    answer: Callable[[Any], None],
+    most: int | None = None,
 ) -> None:
     """Calls of each operation, which is a subtest, the same in every run. answer: sends a call and checks its answer.
 
-    examples: that many draws for an operation. TEST_DRAWS in the environment: that many everywhere, and the calls at
-    the bounds of the schemas as well, which are thousands.
+    examples: that many draws for an operation. TEST_DRAWS in the environment: that many, or `most`, for an operation
+    with a body, a sixth of them for others, and the calls at the bounds of the schemas as well, which are thousands;
+    of operations with the same schemas, one gets the wrong ones of these.
     """
     document.config.update(request_timeout=LIMIT_S)
     if "TEST_DRAWS" not in os.environ:
         document.config.phases.update(phases=["examples", "fuzzing"])
     feedback = FeedbackSources(constants_value_source=_CONSTANTS.make_constants_value_source(document))
+    schemas: set[str] = set()
     for found in document.get_all_operations():
         operation = found.ok()
+        raw = operation.definition.raw
+        schema = repr((operation.method, raw.get("parameters"), raw.get("requestBody")))
+        modes = [GenerationMode.POSITIVE] + [GenerationMode.NEGATIVE] * (schema not in schemas)
+        document.config.phases.coverage.generation.update(modes=modes)
+        schemas.add(schema)
 
-        @_settings(examples)
+        @_settings(_draws(operation, examples, most))
         def one(case: Any) -> None:
             answer(case)
 
@@ -63,9 +74,16 @@ def draw_calls(
             )()
 
 
+def _draws(operation: Any, examples: int, most: int | None) -> int:
+    if "TEST_DRAWS" not in os.environ:
+        return examples
+    wanted = int(os.environ["TEST_DRAWS"])
+    return max(examples, min(wanted, most or wanted) if operation.body else wanted // 6)
+
+
 def _settings(examples: int) -> hypothesis.settings:
     return hypothesis.settings(
-        max_examples=int(os.environ.get("TEST_DRAWS", examples)),
+        max_examples=examples,
         deadline=None,
         derandomize=True,
         suppress_health_check=[

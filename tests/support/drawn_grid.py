@@ -1,16 +1,20 @@
-"""Tests of many cases: a few of them, the same in each run, in `make test`; all of them in `make test-long`."""
+"""Tests of many cases: a few of them, the same in each run, in `make test`; all of them in `make test-long`.
+
+`make test-long` runs, of the tests outside of its folders, those with the mark `drawn` or of hypothesis.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
 
 T = TypeVar("T")
+Test = TypeVar("Test", bound=Callable[..., object])
 _MOST: Final = 800
 
 
@@ -25,8 +29,8 @@ def some(cases: Iterable[T], count: int, seed: str = "", *, whole: bool = True) 
     return [found[at] for at in sorted(random.Random(f"{len(found)}{seed}").sample(range(len(found)), count))]
 
 
-def drawn_grid(**axes: Sequence[Any]) -> pytest.MarkDecorator:
-    """Parametrise a test by points in which each value of each axis occurs.
+def drawn_grid(**axes: Sequence[Any]) -> Callable[[Test], Test]:
+    """Parametrise and mark a test by points in which each value of each axis occurs.
 
     If TEST_DRAWS is set: by the whole grid, or `_MOST` points of it.
     """
@@ -39,7 +43,8 @@ def drawn_grid(**axes: Sequence[Any]) -> pytest.MarkDecorator:
             for values in axes.values()
         ]
         points = [*zip(*columns, strict=True)]
-    return pytest.mark.parametrize(",".join(axes), points, ids=_name)
+    grid = pytest.mark.parametrize(",".join(axes), points, ids=_name)
+    return lambda test: pytest.mark.drawn(grid(test))
 
 
 def _name(value: Any) -> str:

@@ -33,6 +33,7 @@ def application() -> FastAPI:
     )
 
 
+@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_no_documented_call_fails(application: FastAPI, subtests: pytest.Subtests) -> None:

@@ -112,6 +112,7 @@ _TEXT: Any = {"type": "string"}
 _SETS: Any = {"type": "array", "uniqueItems": True}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("order", [PropertyOrder.SCHEMA, PropertyOrder.ANY])
 @pytest.mark.parametrize(
     "schema",
@@ -167,6 +168,7 @@ FORCED: Any = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.model == "llama"], ids=str)
 def test_vocabularies_that_write_a_space_before_a_text_have_exact_masks(
     tmp_path: Path, kind: VocabularyFile
@@ -175,6 +177,7 @@ def test_vocabularies_that_write_a_space_before_a_text_have_exact_masks(
     check_vocabulary(tmp_path / "vocabulary.gguf")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_published_vocabularies_have_exact_masks(path: Path) -> None:
     check_vocabulary(path)

@@ -124,6 +124,7 @@ def test_an_answer_has_the_same_bits_beside_others(alone: list[Answer], settings
         assert answers(worker, requests) == alone, "one after the other, from what is cached"
 
 
+@pytest.mark.drawn
 def test_an_answer_has_the_same_bits_from_disk(alone: list[Answer], tmp_path: Path) -> None:
     settings: dict[str, Any] = {**ALONE, "cache_dir": str(tmp_path)}
     for _ in range(2):
@@ -140,6 +141,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", [*FILE_TYPES] if IS_LONG else ["F32", "Q2_K", MIXTURE])
 def test_weights_of_any_type(weights: Path, kind: str) -> None:
     path, source = weights.with_name(f"{kind}.gguf"), weights
@@ -178,6 +180,7 @@ IN_CHUNKS = frozenset({"recurrent", "hybrid"})
 """llama.cpp computes these states in chunks of the prompt, whose borders change the last bits."""
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", WRITERS)
 def test_answers_are_as_alone_while_sequences_come_and_go(tmp_path: Path, kind: str) -> None:
     """Requests come at any step of others and leave them at any, so that the places of their states change."""

@@ -74,6 +74,7 @@ LARGE = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", some(LARGE, 2))
 async def test_the_largest_images_are_decoded_within_the_limits(kind: str) -> None:
     asked = request(LARGE[kind]())

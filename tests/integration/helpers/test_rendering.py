@@ -49,6 +49,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", some(HOSTILE, 4))
 async def test_a_template_that_eats_time_or_memory_is_ended(name: str) -> None:
     async with renderers() as pool:

@@ -88,6 +88,7 @@ def test_a_worker_ends_before_it_says_that_it_is_ready(files: dict[str, Path], n
 STORED = [kind for kind in Type if kind.name not in ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64")]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", some(STORED, 9), ids=str)
 def test_all_types_of_weights_are_computed(files: dict[str, Path], tmp_path: Path, kind: Type) -> None:
     types = {EMBEDDING: kind, "blk.0.ffn_down.weight": kind, "blk.1.attn_q.weight": kind}

@@ -58,6 +58,7 @@ def _with_known_names(case: Any) -> None:
             fields.pop("revision", None)
 
 
+@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_no_documented_call_fails(url: str, operations: Any, subtests: pytest.Subtests) -> None:
     def answer(case: Any) -> None:

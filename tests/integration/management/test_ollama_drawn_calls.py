@@ -71,6 +71,7 @@ def _with_known_names(case: Any) -> None:
         body["model"] = name
 
 
+@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_no_documented_call_fails(url: str, operations: Any, subtests: pytest.Subtests) -> None:
     def answer(case: Any) -> None:

@@ -14,6 +14,8 @@ from jan_serve.chat.text_stream import Steps
 from jan_serve.core.events import ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 from tests.unit.chat.formats.answers import TOOLS, Answer, Call, parse, parse_everywhere
 
+pytestmark = pytest.mark.drawn
+
 THOUGHT = Thought(opens=("<think>\n", "<reason>"), closes=("</think>",))
 
 

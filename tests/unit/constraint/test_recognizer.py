@@ -34,6 +34,7 @@ def test_it_says_where_a_text_leaves(text: str) -> None:
         assert recognizer.leaves_at(candidate) == expected, candidate
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("closing", ["]]", ""])
 @pytest.mark.parametrize(("low", "high"), [(0, None), (0, 2), (2, None)])
 def test_text_until_a_stop_may_be_a_section(low: int, high: int | None, closing: str) -> None:

@@ -9,17 +9,25 @@ from tests.support.drawn_grid import drawn_grid, some
 AXES = {"rows": [1, 7, 8, 64], "kind": ["a", "b"], "threads": [1, 2, 40]}
 
 
+def points_of_the_grid() -> list[tuple[int, str, int]]:
+    def one(rows: int, kind: str, threads: int) -> None: ...
+
+    grid, mark = drawn_grid(**AXES)(one).pytestmark  # pyright: ignore
+    assert mark.name == "drawn"
+    return grid.args[1]
+
+
 def test_each_value_occurs_in_the_points_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_DRAWS", raising=False)
-    _, points = drawn_grid(**AXES).args
+    points = points_of_the_grid()
     assert len(points) == 4
     assert [set(column) for column in zip(*points, strict=True)] == [set(values) for values in AXES.values()]
-    assert drawn_grid(**AXES).args[1] == points
+    assert points_of_the_grid() == points
 
 
 def test_the_whole_grid_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_DRAWS", "1")
-    assert len(set(drawn_grid(**AXES).args[1])) == 24
+    assert len(set(points_of_the_grid())) == 24
     assert some(range(100), 10) == [*range(100)]
 
 

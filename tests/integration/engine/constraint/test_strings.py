@@ -179,6 +179,7 @@ def test_text_until_a_control_token(parts: tuple[str, str], bounds: tuple[int, i
                     assert has.takes(with_token, written) is expected, (inside, rest)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("form", RAW, ids=lambda form: form.name)
 def test_calls_may_have_control_tokens(form: ChatFormat) -> None:
     """Whether the vocabulary has all control tokens of the format, the first one only, or none."""

@@ -84,6 +84,7 @@ def walk(executor: UniquenessExecutor, random: Random, most: int, check_every: i
     return None
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_is_written_is_valid_and_never_stuck(name: str) -> None:
     random = Random(name)
@@ -120,6 +121,7 @@ def takes(executor: UniquenessExecutor, text: str, random: Random) -> bool:
     return executor.is_complete or executor.allows(1)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", [name for name, (_, values) in SCHEMAS.items() if values])
 @pytest.mark.parametrize(
     "layout", [{}, {"separators": (",", ":")}, {"indent": 2}], ids=["spaced", "compact", "lines"]
@@ -265,6 +267,7 @@ def test_an_item_that_repeats_is_not_accepted_in_silence() -> None:
         executor.accept(PIECES.index(b'"'))
 
 
+@pytest.mark.drawn
 def test_every_beginning_of_a_small_set_is_right() -> None:
     """All texts of arrays over three words, character by character."""
     words = ["a", "ab", "b", "ba", "bb", "aa", "aaa", "c", "ca"]

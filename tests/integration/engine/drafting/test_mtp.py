@@ -62,6 +62,7 @@ def test_several_at_once_and_later_turns_are_the_same(workers: tuple[Knows, Work
     assert answers[0] == answers[1]
 
 
+@pytest.mark.drawn
 def test_what_the_head_knows_saves_steps(workers: tuple[Knows, Worker, Worker]) -> None:
     knows, plain, drafting = workers
     prompts = (TEXT + " Once", TEXT + " Once more", 30 * TEXT)
@@ -159,6 +160,7 @@ def answered(worker: Worker) -> tuple[list[list[int]], int]:
     return answers, worker.stats().steps_total - before
 
 
+@pytest.mark.drawn
 def test_a_trained_head_saves_steps_and_changes_nothing(model_folder: Path) -> None:
     path = model_folder / "jan-tiny-head.gguf"
     write_with_head(path, MODEL, HEAD, quantize=False)

@@ -53,6 +53,7 @@ def check(vocab: Vocab, text: str) -> None:
             assert finish(work) == expected, (text, parse_special, add_special)
 
 
+@pytest.mark.drawn
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_parts_have_the_tokens_of_the_whole(tmp_path: Path, kind: VocabularyFile) -> None:
@@ -64,6 +65,7 @@ def test_parts_have_the_tokens_of_the_whole(tmp_path: Path, kind: VocabularyFile
     model.close()
 
 
+@pytest.mark.drawn
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.skipif(not PUBLISHED, reason="the published vocabularies are not here")
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)

@@ -90,6 +90,7 @@ def check(calls: list[tuple[str, Any]]) -> None:
         jsonschema.validate(arguments, SCHEMAS[name])
 
 
+@pytest.mark.drawn
 @forms
 def test_forced_calls_are_read_and_valid(form: ChatFormat) -> None:
     grammars = call_grammars(form, TOOLS, parallel=True)
@@ -104,12 +105,14 @@ def test_forced_calls_are_read_and_valid(form: ChatFormat) -> None:
     assert not grammars.warnings
 
 
+@pytest.mark.drawn
 @forms
 def test_one_call_where_there_may_be_only_one(form: ChatFormat) -> None:
     for text in texts_of(call_trees(form, TOOLS, parallel=False)[0], 2):
         assert len(read(form, text)[0]) == 1, text
 
 
+@pytest.mark.drawn
 @forms
 def test_arguments_come_in_any_order(form: ChatFormat) -> None:
     orders = set[tuple[str, ...]]()
@@ -119,6 +122,7 @@ def test_arguments_come_in_any_order(form: ChatFormat) -> None:
     assert orders == {("city", "days"), ("days", "city")}
 
 
+@pytest.mark.drawn
 @forms
 def test_what_follows_a_trigger_completes_a_call(form: ChatFormat) -> None:
     triggered = call_trees(form, TOOLS, parallel=True)[1:]

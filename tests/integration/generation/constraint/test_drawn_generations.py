@@ -104,6 +104,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         yield server.url()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("order", [PropertyOrder.SCHEMA, PropertyOrder.ANY])
 def test_every_answer_is_valid_or_the_beginning_of_a_valid_one(url: str, order: PropertyOrder) -> None:
     written = generate_all(url, accepted(some(SCHEMAS, COUNT, whole=False)), 1, 1.5, order)

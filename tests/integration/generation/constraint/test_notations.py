@@ -39,6 +39,7 @@ def test_what_is_accepted_is_read_as_valid(form: ChatFormat, name: str) -> None:
     assert any(judged.accepted for judged in found.values())
 
 
+@pytest.mark.drawn
 @each_notation
 def test_what_a_grammar_writes_is_read_as_valid(form: ChatFormat) -> None:
     random = Random(form.name)

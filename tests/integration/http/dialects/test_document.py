@@ -159,6 +159,7 @@ def check_event(path: str, value: Mapping[str, Any]) -> None:
         fits("StreamResponse", value)
 
 
+@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_no_documented_call_gets_anything_else(base: str, subtests: pytest.Subtests) -> None:
     operations = _SCHEMATHESIS.openapi.from_dict(_CORRECTED)

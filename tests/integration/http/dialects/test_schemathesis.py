@@ -27,6 +27,7 @@ def drawn_on(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gen
         yield Healthy(served)
 
 
+@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.timeout(3000)
 def test_no_documented_call_fails(drawn_on: Healthy, subtests: pytest.Subtests) -> None:

@@ -20,7 +20,7 @@ MIB = 1 << 20
 CONFIG = """data_dir = "data"
 models_dir = "models"
 n_ctx = 512
-stall_decode_s = 30
+stall_decode_s = 10
 [models."lent"]
 n_gpu_layers = "all"
 require_accelerator = true

@@ -36,6 +36,7 @@ def test_format_is_found_by_an_excerpt(name: str, excerpt: str) -> None:
     assert detect_format(excerpt).name == name
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}: {case['name']}" for name, case in CASES])
 def test_answer_of_a_case(name: str, case: dict[str, Any]) -> None:
     answer = parse_everywhere(

@@ -26,6 +26,8 @@ from tests.support.drawn_grid import some
 from tests.unit.chat.formats.answers import Answer, call, parse, parse_everywhere
 from tests.unit.chat.parsers.syntax import with_parser
 
+pytestmark = pytest.mark.drawn
+
 ROLES = pytest.mark.parametrize("name", ["assistant", "user", "all"])
 
 

@@ -12,6 +12,8 @@ from jan_serve.chat.text_stream import Steps
 from tests.unit.chat.formats.answers import parse_everywhere
 from tests.unit.chat.parsers.syntax import with_parser
 
+pytestmark = pytest.mark.drawn
+
 SCHEMA: dict[str, Any] = {
     "properties": {
         "s": {"type": "string"},

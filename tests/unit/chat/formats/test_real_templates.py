@@ -87,6 +87,7 @@ def _listed(call: ToolCall, as_text: bool) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
+@pytest.mark.drawn
 @every([template for template in ALL if template.name not in WRITE_NO_CALLS])
 def test_an_answer_written_by_the_template_is_parsed(template: RealTemplate) -> None:
     """Some templates write one call only, some drop text or thought of a turn with calls: what they write is read."""
@@ -100,6 +101,7 @@ def test_an_answer_written_by_the_template_is_parsed(template: RealTemplate) -> 
     assert answer.reasoning in (REASONING if REASONING in written.text else "", TEXT)
 
 
+@pytest.mark.drawn
 @every([template for template in ALL if template.name in WRITE_NO_CALLS])
 def test_tools_become_text_if_the_template_does_not_show_them(template: RealTemplate) -> None:
     chat_format = detect_format(template.source)

@@ -19,6 +19,8 @@ from jan_serve.chat.tools_as_text import write_calls
 from tests.support.drawn_grid import some
 from tests.unit.chat.formats.answers import Call, call, parse, parse_everywhere
 
+pytestmark = pytest.mark.drawn
+
 MARK: Final = "_AGAIN"
 HARD_TEXT: Final = "Oslo \"N\" \\ {x}: </a> é\u2028 [1], 'q' & <b>\nline"
 

@@ -16,6 +16,8 @@ from jan_serve.core.events import ToolCallDelta
 from tests.support.drawn_grid import some
 from tests.unit.chat.formats.answers import TOOLS, Answer, call, parse, parse_everywhere
 
+pytestmark = pytest.mark.drawn
+
 thinking_formats = pytest.mark.parametrize(
     "chat_format",
     [chat_format for chat_format in FORMATS if chat_format.thought is not None],

@@ -11,6 +11,8 @@ from jan_serve.chat.parsers.marked_calls import BareNameCalls, JsonCalls, Marker
 from tests.unit.chat.formats.answers import parse, parse_everywhere
 from tests.unit.chat.parsers.syntax import text_and_calls, with_parser
 
+pytestmark = pytest.mark.drawn
+
 CALLS = JsonCalls(closers=("</call>",))
 NOW = '<call>{"name": "now"}</call>'
 FORMAT = with_parser(MarkerParser(CALLS, ("<call>",), ignored=("<pad>",)))

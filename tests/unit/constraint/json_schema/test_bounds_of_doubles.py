@@ -149,6 +149,7 @@ LARGE = [
 ] + [1.7976931348623157e308]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("low", "high"), some(itertools.combinations(LARGE, 2), 7))
 @pytest.mark.parametrize("kind", ["integer", "number"])
 def test_two_bounds_of_many_digits_compile(kind: str, low: float, high: float) -> None:

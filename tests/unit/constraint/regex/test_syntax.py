@@ -22,6 +22,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.drawn
 def test_each_code_point_has_one_general_category() -> None:
     """That of Python's database, where its older Unicode assigns one; a later one changed U+0295."""
     categories = {
