@@ -53,7 +53,7 @@ test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 test-long: install-dev ## tests that take minutes each: chaos, clients of other projects, suites of JSON Schema, the page, more draws (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
-	TEST_DRAWS=60 $(PYTEST) --numprocesses $$(( $(TEST_PROCESSES) + 1 )) -m "long or drawn or hypothesis" $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
+	TEST_DRAWS=40 $(PYTEST) --numprocesses $$(( $(TEST_PROCESSES) + 1 )) -m "long or drawn or hypothesis" $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients

@@ -39,11 +39,7 @@ TURNS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 """Calls of a turn. Nothing ends a name or a value but its mark."""
 
-WITH_CALLS = [
-    each
-    for each in templates()
-    if knows_tools(each.source) and writes_calls(each.source) and traits_of(each.source).calls
-]
+WITH_CALLS = [each for each in templates() if knows_tools(each.source) and writes_calls(each.source)]
 real = pytest.mark.parametrize("template", WITH_CALLS, ids=lambda template: template.name)
 
 
