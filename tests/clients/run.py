@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -323,39 +322,6 @@ def anthropic_thinking(url: str) -> None:
     assert client.messages.create(messages=turns, **asked).content
 
 
-def langchain(url: str) -> None:
-    from langchain_core.messages import HumanMessage, ToolMessage
-    from langchain_core.tools import tool
-    from langchain_openai import ChatOpenAI
-    from pydantic import BaseModel
-
-    @tool
-    def get_weather(city: str) -> str:
-        """Get the weather in a city"""
-        assert city == "Oslo"
-        return '{"sky": "rain"}'
-
-    class Person(BaseModel):
-        """A person."""
-
-        name: str
-        age: int
-
-    chat = ChatOpenAI(model=MODEL, base_url=url, api_key="none", temperature=0)  # type: ignore[arg-type]
-    bound = chat.bind_tools([get_weather])
-    asked = HumanMessage(WEATHER)
-    answer: Any = bound.invoke([asked])
-    assert [call["name"] for call in answer.tool_calls] == ["get_weather"]
-    result = ToolMessage(
-        get_weather.invoke(answer.tool_calls[0]["args"]), tool_call_id=answer.tool_calls[0]["id"]
-    )
-    assert bound.invoke([asked, answer, result]).content
-    for method in ("json_schema", "function_calling", "json_mode"):
-        person = chat.with_structured_output(Person, method=method).invoke(EXTRACT + " JSON")  # type: ignore[arg-type]
-        assert method == "json_mode" or isinstance(person, Person), method
-    assert "".join(str(chunk.content) for chunk in chat.stream("Hello!"))
-
-
 def instructor(url: str) -> None:
     import instructor as library
     import openai
@@ -375,29 +341,6 @@ def instructor(url: str) -> None:
             max_retries=0,
         )
         assert isinstance(person, Person), mode
-
-
-def litellm(url: str) -> None:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm as library
-
-    reply: Any = library.completion(
-        model=f"openai/{MODEL}",
-        api_base=url,
-        api_key="none",
-        messages=[{"role": "user", "content": WEATHER}],
-        tools=[TOOL],
-        temperature=0,
-    )
-    assert reply.choices[0].message.tool_calls[0].function.name == "get_weather"
-    parts: Any = library.completion(
-        model=f"openai/{MODEL}",
-        api_base=url,
-        api_key="none",
-        messages=[{"role": "user", "content": "Hello!"}],
-        stream=True,
-    )
-    assert "".join(part.choices[0].delta.content or "" for part in parts)
 
 
 def pydantic_ai(url: str) -> None:
@@ -503,9 +446,7 @@ CASES: dict[str, Callable[[str], None]] = {
         anthropic_tools,
         anthropic_errors,
         anthropic_thinking,
-        langchain,
         instructor,
-        litellm,
         pydantic_ai,
         text_generation,
         huggingface_endpoint,

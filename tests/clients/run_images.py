@@ -135,22 +135,9 @@ def huggingface_chat(url: str) -> None:
     assert reply.usage.prompt_tokens > IMAGE_TOKENS
 
 
-def langchain(url: str) -> None:
-    from langchain_core.messages import HumanMessage
-    from langchain_openai import ChatOpenAI
-
-    model: Any = ChatOpenAI(
-        base_url=url, api_key="none", model=MODEL, max_completion_tokens=16, temperature=0
-    )  # pyright: ignore[reportArgumentType]: a text will do
-    block: Any = {"type": "image", "base64": BASE64, "mime_type": "image/png"}
-    reply = model.invoke([HumanMessage(content=[{"type": "text", "text": ASK}, block])])
-    assert reply.content == SEEN
-    assert reply.usage_metadata["input_tokens"] > IMAGE_TOKENS
-
-
 CASES: dict[str, Callable[[str], None]] = {
     case.__name__: case
-    for case in (openai_chat, openai_responses, anthropic_messages, ollama_chat, huggingface_chat, langchain)
+    for case in (openai_chat, openai_responses, anthropic_messages, ollama_chat, huggingface_chat)
 }
 
 if __name__ == "__main__":

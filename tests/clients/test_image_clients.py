@@ -13,9 +13,7 @@ from tests.support.servers.served import serving
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run_images.py")
-CASES = (
-    "openai_chat", "openai_responses", "anthropic_messages", "ollama_chat", "huggingface_chat", "langchain",
-)  # fmt: skip
+CASES = ("openai_chat", "openai_responses", "anthropic_messages", "ollama_chat", "huggingface_chat")
 
 NODE_CASES = ("openaiNode", "anthropicNode", "ollamaNode", "aiSdk")
 

@@ -1,4 +1,7 @@
-"""Agents' libraries against the built-in model, each in a process of the clients' environment."""
+"""Agents' libraries against the built-in model, each in a process of the clients' environment.
+
+LangChain and LiteLLM are in `suites`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,7 @@ RUN = Path(__file__).with_name("run.py")
 RUN_OLLAMA = Path(__file__).with_name("run_ollama.py")
 CASES = (
     "openai_chat", "openai_tools", "openai_parse", "openai_responses", "anthropic_messages",
-    "anthropic_tools", "anthropic_errors", "langchain", "instructor", "litellm",
-    "pydantic_ai", "text_generation", "huggingface_endpoint",
+    "anthropic_tools", "anthropic_errors", "instructor", "pydantic_ai", "text_generation", "huggingface_endpoint",
 )  # fmt: skip
 OLLAMA_CASES = ("ollama_chat", "ollama_models", "langchain_ollama")
 

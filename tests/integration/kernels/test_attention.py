@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -226,14 +227,21 @@ class Cache:
         return (self.shape.cells - self.shared) // self.shape.sequences
 
 
-def attended(cache: Cache, rows: Sequence[tuple[int, int]], cells: NDArray[np.int64], threads: int) -> Array:
-    """Attention of rows, each the place of a sequence's token, with the cells in this order; -1: a cell of nobody."""
+@functools.cache
+def drawn_values(cache: Cache) -> tuple[Array, Array, Array, Array | None]:
+    """Keys and values of each cell, queries of each place of each sequence, and sinks."""
     shape = cache.shape
     random = np.random.default_rng(7)
     total = cache.shared + shape.sequences * cache.own
     keys, values = (random.normal(size=(1, shape.kv_heads, total, shape.width)) for _ in range(2))
     queries = random.normal(size=(shape.sequences, cache.shared + cache.own, shape.heads, shape.width)) * 2
-    sinks = random.normal(size=shape.heads) if cache.with_sinks else None
+    return keys, values, queries, random.normal(size=shape.heads) if cache.with_sinks else None
+
+
+def attended(cache: Cache, rows: Sequence[tuple[int, int]], cells: NDArray[np.int64], threads: int) -> Array:
+    """Attention of rows, each the place of a sequence's token, with the cells in this order; -1: a cell of nobody."""
+    shape = cache.shape
+    keys, values, queries, sinks = drawn_values(cache)
     owner = np.concatenate([np.full(cache.shared, -1), np.arange(shape.sequences).repeat(cache.own)])
     place = np.concatenate([np.arange(cache.shared), cache.places().ravel()])
     mask = np.full((len(rows), len(cells)), -np.inf)
