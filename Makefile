@@ -21,7 +21,9 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfil
 # servers that die or restart), or trains or measures. A small test of the same behaviour is outside.
 LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page $(shell find tests -name long -type d)
 # Files of tests that draw a part by day: calls from the API's documents, sizes of operations, cuts of answers, properties.
-DRAWN_TESTS = $(shell grep -rlE 'mark.drawn|drawn_grid|from hypothesis' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py')
+# The longest are first, so that none is alone at the end.
+LONGEST_DRAWN := tests/contract/test_openapi_fuzz.py tests/integration/http/dialects/test_schemathesis.py tests/unit/chat/test_history.py tests/unit/chat/test_call_form.py
+DRAWN_TESTS = $(LONGEST_DRAWN) $(filter-out $(LONGEST_DRAWN),$(shell grep -rlE 'mark.drawn|drawn_grid|from hypothesis' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py'))
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.node import Node, NodeState, Role
+from jan_serve.proxy.node_registry import MAX_SPEED
 from tests.support.servers.fake_nodes import FakeNode, fake_nodes, reply, running_proxy, sending
 
 pytestmark = pytest.mark.anyio
@@ -71,10 +72,17 @@ async def test_a_node_that_names_models_may_listen_later() -> None:
         ({"url": "http://127.0.0.1:1", "status": {"role": 4}}, 422, "status.role"),
         ({"url": "http://127.0.0.1:1", "status": {"role": "Hybrid"}}, 422, "status.role"),
         ({"url": "http://127.0.0.1:1", "status": {"role": True}}, 422, "status.role"),
+        ({"url": "http://127.0.0.1:1", "status": {"role": None}}, 422, "status.role"),
+        ({"url": "http://127.0.0.1:1", "status": {"role": [1]}}, 422, "status.role"),
+        ({"url": "http://127.0.0.1:1", "status": {"speed": True}}, 422, "status.speed"),
+        ({"url": "http://127.0.0.1:1", "status": {"speed": 2 * MAX_SPEED}}, 422, "status.speed"),
         ({"url": "http://127.0.0.1:1", "status": {"speed": 0}}, 422, "status.speed"),
         ({"url": "http://127.0.0.1:1", "status": {"speed": -5}}, 422, "status.speed"),
         ({"url": "http://127.0.0.1:1", "status": {"speed": "fast"}}, 422, "status.speed"),
         ({"url": "http://127.0.0.1:1", "status": {"models": "m"}}, 422, "status.models"),
+        ({"url": "http://127.0.0.1:1", "status": {"models": [1]}}, 422, "status.models"),
+        ({"url": "http://127.0.0.1:1", "status": {"models": [""]}}, 422, "status.models"),
+        ({"url": "http://127.0.0.1:1", "status": {"models": ["m"] * 10_001}}, 422, "status.models"),
         ({"url": "http://127.0.0.1:1", "status": {"models": ["m" * 10_000]}}, 422, "1024"),
         ({"url": "http://127.0.0.1:1", "status": {"models": ["m\r\nx: y"]}}, 422, "printable"),
     ],
@@ -156,11 +164,6 @@ async def test_a_million_latencies_are_more_than_a_body_may_have() -> None:
         body = {"url": node.url, "status": {"latency": [0.001] * 1_000_000}}
         assert (await front.client.post("/nodes/add", json=body)).status_code == 413
         assert not len(front.proxy.fleet)
-
-
-async def test_a_model_that_a_node_lists_twice_is_one() -> None:
-    async with fake_nodes(FakeNode(models=("a", "b", "a"))) as (node,), running_proxy(node) as front:
-        assert (await front.client.get("/nodes/status")).json()[node.url]["models"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("form", ["body", "query"])

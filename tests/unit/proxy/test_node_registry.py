@@ -10,7 +10,7 @@ import pytest
 from jan_serve.fleet.breaker import Breaker
 from jan_serve.fleet.node import Node, Role, WorkRate
 from jan_serve.http.errors import HttpError
-from jan_serve.proxy.node_registry import MAX_SPEED, read_node, read_url, status_body
+from jan_serve.proxy.node_registry import read_node, read_url, status_body
 
 URL = "http://10.0.0.9:8000"
 
@@ -28,34 +28,14 @@ def test_what_a_server_registers_of_itself() -> None:
     assert (found.role, found.models, found.speed) == (Role.PREFILL, ("a", "b"), 3.0)
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"url": "http://127.0.0.1:1"}, "url"),
-        ({"url": URL, "status": {"role": None}}, "status.role"),
-        ({"url": URL, "status": {"role": [1]}}, "status.role"),
-        ({"url": URL, "status": {"models": [1]}}, "status.models"),
-        ({"url": URL, "status": {"models": [""]}}, "status.models"),
-        ({"url": URL, "status": {"models": ["m"] * 10_001}}, "status.models"),
-        ({"url": URL, "status": {"speed": True}}, "status.speed"),
-        ({"url": URL, "status": {"speed": float("nan")}}, "status.speed"),
-        ({"url": URL, "status": {"speed": 2 * MAX_SPEED}}, "status.speed"),
-    ],
-)
-def test_a_wrong_member_is_named(body: Any, field: str) -> None:
-    with pytest.raises(HttpError) as caught:
-        read_node(body, "10.0.0.7")
+def test_a_server_of_another_machine_is_not_on_this_one() -> None:
+    with pytest.raises(HttpError, match="url") as caught:
+        read_node({"url": "http://127.0.0.1:1"}, "10.0.0.7")
     assert caught.value.problem.status == 422
-    assert field in caught.value.problem.message
 
 
 def test_a_server_on_every_address_is_where_its_call_came_from() -> None:
     assert read_url({"url": "http://0.0.0.0:8000"}, "10.0.0.7").host == "10.0.0.7"
-
-
-@pytest.mark.parametrize("speed", [None, -1, -1.0])
-def test_speeds_that_are_not_known(speed: float | None) -> None:
-    assert read_node({"url": URL, "status": {"speed": speed}}, None).speed is None
 
 
 @pytest.mark.parametrize(("speed", "shown"), [(None, None), (2.0, 2), (1.5, 1.5)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.drawn_grid import drawn_grid, some
@@ -12,7 +14,8 @@ AXES = {"rows": [1, 7, 8, 64], "kind": ["a", "b"], "threads": [1, 2, 40]}
 def points_of_the_grid() -> list[tuple[int, str, int]]:
     def one(rows: int, kind: str, threads: int) -> None: ...
 
-    grid, mark = drawn_grid(**AXES)(one).pytestmark  # pyright: ignore
+    marked: Any = drawn_grid(**AXES)(one)
+    grid, mark = marked.pytestmark
     assert mark.name == "drawn"
     return grid.args[1]
 

@@ -25,11 +25,6 @@ def test_empty_members_say_nothing() -> None:
     assert variant == Variant(name="v", base="org/base", created_at=7.0)
 
 
-def test_licences_are_joined() -> None:
-    assert made(license="MIT").license == "MIT"
-    assert made(license=["a", "b"]).license == "a\nb"
-
-
 def test_a_variant_of_a_variant_replaces_what_it_sets() -> None:
     first = made(
         system="Old.",
@@ -72,8 +67,3 @@ def test_bytes_belong_to_the_files_in_order() -> None:
         ("writing manifest", None),
         ("success", None),
     ]
-
-
-def test_a_model_that_is_there_already() -> None:
-    statuses = [status for status, _ in said(step(30, done=True))]
-    assert (statuses[0], statuses[-1]) == ("pulling manifest", "success")

@@ -18,13 +18,6 @@ OUTSIDE = TokenInfo(1, b"a", logprob=-3.0, top=(candidate(2, b"b", -0.1),))
 EURO = [TokenInfo(3, b"\xe2\x82", logprob=-1.0), TokenInfo(4, b"\xac", logprob=-2.0)]
 
 
-def test_the_chosen_token_is_among_its_candidates_once() -> None:
-    for token in (A, OUTSIDE):
-        (entry,) = chat_logprobs([token])["content"] or []
-        assert [each["token"] for each in entry["top_logprobs"]] == ["b", "a"]
-        assert (entry["token"], entry["logprob"], entry["bytes"]) == ("a", token.logprob, [97])
-
-
 def test_without_candidates_none_is_added() -> None:
     (entry,) = chat_logprobs([TokenInfo(1, b"a", logprob=-0.5)])["content"] or []
     assert entry["top_logprobs"] == []
@@ -32,12 +25,6 @@ def test_without_candidates_none_is_added() -> None:
 
 def test_tokens_without_a_probability_have_no_entry() -> None:
     assert chat_logprobs([TokenInfo(1, b"a")]) == {"content": [], "refusal": None}
-
-
-def test_bytes_join_to_characters() -> None:
-    entries = chat_logprobs(EURO)["content"] or []
-    assert bytes(byte for each in entries for byte in each["bytes"] or ()) == "€".encode()
-    assert entries[0]["token"] == "�"
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 5])
