@@ -67,3 +67,8 @@ def test_bytes_belong_to_the_files_in_order() -> None:
         ("writing manifest", None),
         ("success", None),
     ]
+
+
+def test_a_model_that_is_there_already() -> None:
+    statuses = [status for status, _ in said(step(30, done=True))]
+    assert (statuses[0], statuses[-1]) == ("pulling manifest", "success")
