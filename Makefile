@@ -18,11 +18,11 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 # A file is in a folder `long` beside those of its package if it waits for most of its time (for peers that are silent, for
-# servers that die or restart), or trains or measures. A small test of the same behaviour is outside.
+# servers that die or restart), or trains, measures or sends thousands of calls. A small test of the same behaviour is outside.
 LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page $(shell find tests -name long -type d)
 # Files of tests that draw a part by day: calls from the API's documents, sizes of operations, cuts of answers, properties.
 # The longest are first, so that none is alone at the end.
-LONGEST_DRAWN := tests/contract/test_openapi_fuzz.py tests/integration/http/dialects/test_schemathesis.py tests/unit/chat/test_history.py tests/unit/chat/test_call_form.py
+LONGEST_DRAWN := tests/integration/http/dialects/test_schemathesis.py tests/unit/chat/test_history.py tests/unit/chat/test_call_form.py
 DRAWN_TESTS = $(LONGEST_DRAWN) $(filter-out $(LONGEST_DRAWN),$(shell grep -rlE 'mark.drawn|drawn_grid|from hypothesis' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py'))
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER

@@ -32,7 +32,7 @@ def drawn_on(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Gen
 @pytest.mark.timeout(3000)
 def test_no_documented_call_fails(drawn_on: Healthy, subtests: pytest.Subtests) -> None:
     operations = _SCHEMATHESIS.openapi.from_dict(document())
-    # Calls at the bounds of schemas, thousands that are mostly rejected, are in tests/contract.
+    # Calls at the bounds of schemas, thousands that are mostly rejected, are in tests/contract/long.
     operations.config.phases.update(phases=["examples", "fuzzing"])
     draw_calls(
         operations,

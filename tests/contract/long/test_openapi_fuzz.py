@@ -11,7 +11,6 @@ from tests.support.documented import application
 from tests.support.drawn_calls import CHECKS, LIMIT_S, draw_calls
 
 
-@pytest.mark.drawn
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.timeout(3000)
 def test_no_documented_call_fails(subtests: pytest.Subtests) -> None:
@@ -22,5 +21,5 @@ def test_no_documented_call_fails(subtests: pytest.Subtests) -> None:
     document: Any = schemathesis.openapi.from_asgi(
         "/openapi.json", application(), headers={"host": "localhost"}, timeout=LIMIT_S
     )
-    # test_schemathesis sends more such draws to a real model; calls at the bounds of schemas are sent here.
+    # Calls at the bounds of the schemas, with TEST_DRAWS. test_schemathesis sends more of the others, to a real model.
     draw_calls(document, 2, subtests, answer, most=10)
