@@ -245,6 +245,15 @@ function(jan_serve_cell_order)
 endfunction()
 jan_serve_cell_order()
 
+# llama.cpp drops cells behind sliding windows before the parts of a batch that still attend to them are computed, when it
+# looks for cells of the later parts. A cache of full size has empty cells for all (swa_full), so that none is dropped.
+function(jan_serve_windows_stay)
+    set(reuse "                if (!can_use && cells.seq_count(idx) == 1) {\n")
+    set(reuse_ours "                if (!can_use && cells.seq_count(idx) == 1 && cells.get_used() + n_tokens > cells.size()) {\n")
+    jan_serve_patch(${CMAKE_SOURCE_DIR}/vendor/llama.cpp/src/llama-kv-cache.cpp reuse reuse_ours)
+endfunction()
+jan_serve_windows_stay()
+
 # Floats: one token is multiplied as it is among others. llamafile's products add up each value by itself.
 function(jan_serve_float_products)
     set(few [=[

@@ -85,11 +85,6 @@ class Preemption:
             for item in plan:
                 self._memory.rewind(item.sequence)
         if code in (DECODE_NO_CELLS, DECODE_ABORTED):
-            # The sliding windows of some sequences lost cells to the later tokens of the batch.
-            for sequence in reversed([item.sequence for item in plan]):
-                is_running = sequence.status is SequenceStatus.RUNNING
-                if is_running and not self._memory.has_window(sequence):
-                    self.preempt(sequence)
             return
         # Only once in a worker's life: a batch that always fails would be computed again and again.
         if self._was_reset:

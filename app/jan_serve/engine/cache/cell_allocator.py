@@ -57,12 +57,7 @@ class CellAllocator:
         others = [other.seq_id for other in running]
         sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
         num_cached = 0
-        # Whether it was not evicted, and has all cells that the next token of the sequence attends to.
-        if (
-            prefix is not None
-            and (prefix.seq_id in self.cache or prefix.seq_id in others)
-            and self._context.reaches_back(prefix.seq_id, sequence.position(prefix.length))
-        ):
+        if prefix is not None and (prefix.seq_id in self.cache or prefix.seq_id in others):
             self.cache.touch(prefix.seq_id)
             num_cached = prefix.length
         else:
@@ -151,13 +146,6 @@ class CellAllocator:
         self._context.truncate(sequence.seq_id, sequence.position(start))
         self.cells.shrink(sequence.seq_id, sequence.num_computed - start)
         sequence.num_computed = start
-
-    def has_window(self, sequence: Sequence) -> bool:
-        """Whether a running sequence has all cells that its next token attends to. Not so after a decode that failed or
-        stopped, if cells of its sliding window were overwritten: llama.cpp reuses cells outside of the window of the
-        latest token, which was dropped again."""
-        computed = sequence.num_computed
-        return computed == 0 or self._context.reaches_back(sequence.seq_id, sequence.position(computed))
 
     def drop_draft(self, sequence: Sequence) -> None:
         if sequence.num_drafted:

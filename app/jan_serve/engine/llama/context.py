@@ -356,10 +356,8 @@ class LlamaContext:
         return self._n_swa > 0
 
     def reaches_back(self, seq_id: int, length: int) -> bool:
-        """Whether a sequence still has all cells that a token after its first `length` ones attends to.
-
-        llama.cpp reuses cells outside the sliding window of the sequence's end, and omits them from saved states
-        (llama_kv_cache::find_slot, ::state_write)."""
+        """Whether a sequence has all cells that a token after its first `length` ones attends to. A restored one lacks
+        those outside the sliding window of its end, which llama.cpp omits from saved states."""
         if not self._n_swa:
             return True
         first = int(lib.llama_memory_seq_pos_min(self._memory, seq_id))

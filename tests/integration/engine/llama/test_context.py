@@ -256,6 +256,23 @@ def test_a_window_of_a_restored_sequence_reaches_not_far_back(
         assert not target.reaches_back(0, len(FEW))
 
 
+def test_a_sequence_keeps_its_window_while_there_are_empty_cells(
+    open_model: Callable[[str], LlamaModel],
+) -> None:
+    """With a window of 32, the first part of the last batch attends to tokens 33 to 63. The later part finds those of
+    tokens 48 to 63, which the other sequence does not share, before empty cells."""
+    model = open_model("exact_sliding")
+    with context_of(model, n_ubatch=32) as context:
+        read(context, FEW[:32], seq_id=2)
+        read(context, MANY[:64])
+        context.copy_prefix(0, 1, 48)
+        context.remove(2)
+        read(context, MANY[64:112], 64)
+        assert_same(step(context, 112), after(model, MANY[:112]))
+        context.truncate(0, 64)
+        assert_same(step(context, 64), after(model, MANY[:64]))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_state_that_does_not_fit_leaves_the_sequence_empty(
     open_model: Callable[[str], LlamaModel], name: str

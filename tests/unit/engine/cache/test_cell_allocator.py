@@ -155,16 +155,11 @@ def test_without_files_nothing_is_copied_at_the_end() -> None:
     assert bench.context.called("save") == []
 
 
-def test_what_a_sliding_window_lost_is_not_shared() -> None:
+def test_a_state_without_the_window_is_not_restored() -> None:
     bench = Bench()
     bench.finished(ids(1, 500))
     bench.context.reaches = False
-    bench.finished(ids(2, 20))
     again = sequence_of(ids(1, 501))
-    prefix = bench.memory.cache.match(again.prefix())
-    assert prefix is not None
-    assert bench.memory.occupy(again, prefix, ()) == 0
-    assert bench.memory.cache.least_recent() == prefix.seq_id, "it was of no use"
     bench.memory.evict_oldest()
     bench.memory.states.is_fetching(again, 0)
     assert bench.memory.occupy(again, None, ()) == 0

@@ -152,7 +152,7 @@ def test_memory_that_cannot_be_cut_is_shared_whole(
 def test_what_cannot_be_shared_gives_way_to_the_next_best(
     usable: set[int], expected: PrefixMatch | None
 ) -> None:
-    """With a sliding window, a sequence may have lost cells that a token after the prefix attends to."""
+    """With a sliding window, a restored sequence lacks cells that a token after the prefix attends to."""
     cache = holding(ids(1, 2, 3, 5), ids(1, 2, 3, 6), ids(1, 2, 7))
     asked: dict[int, int] = {}
 

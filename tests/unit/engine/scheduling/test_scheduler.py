@@ -57,7 +57,7 @@ def test_shared_cells_of_running_sequences_count_once() -> None:
     assert bench.cells.used == 81
 
 
-def test_a_prefix_that_lost_its_window_gives_way_to_another() -> None:
+def test_a_prefix_without_its_window_gives_way_to_another() -> None:
     bench = Bench()
     lost, kept = bench.keep(prompt(1)), bench.keep([*prompt(1, 8), 1, 2])
     bench.lost.add(lost)
