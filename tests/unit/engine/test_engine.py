@@ -106,7 +106,7 @@ def test_a_sequence_goes_on_after_a_decode_that_stopped(code: int) -> None:
 
 def test_a_finished_sequence_is_copied_after_its_events_are_sent() -> None:
     context = Interruptible()
-    engine = engine_of(context)
+    engine = engine_of(context, idle_cells=64)
     engine.add([prompt_of(1, 200), prompt_of(2, 2000)])
     assert [type(event).__name__ for event in engine.step()] == ["SequenceFinished", "RequestCompleted"]
     assert context.called("save") == []
