@@ -20,6 +20,9 @@ _PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf\Z")
 
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
+_VALUES = "2"
+"""Another number for each change of what kernels compute, so that their values do not meet older ones in one answer."""
+
 
 def state_key(model: Iterable[Path], *layout: str) -> str:
     """A folder name for everything that a state depends on: the weights, and `layout` (KV types, llama.cpp build, …).
@@ -102,5 +105,5 @@ def state_files_key(request: LoadModel, factors: str) -> str:
     """Identifies everything but the tokens that the bytes of a state depend on. factors: see `rope_factors`."""
     settings = request.settings
     layout = [settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION)]
-    layout += ["deterministic"] * settings.deterministic
+    layout += [_VALUES, *["deterministic"] * settings.deterministic]
     return state_key(model_files(request), backend.version(), *layout, *filter(None, [factors]))
