@@ -13,10 +13,10 @@ import msgspec
 
 from jan_serve.core.measurements import Calibration
 from jan_serve.core.models import MAX_ADAPTERS, HeaderFacts, ListedModel, Variant
+from jan_serve.core.split_names import MAX_PARTS, PartName
 from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.blobs import Blobs
-from jan_serve.store.file_names import MAX_PARTS, PartName
 from jan_serve.store.files import writing_to
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from jan_serve.core.split_names import PartName
 from jan_serve.errors import InvalidRequest
-from jan_serve.store.file_names import PartName, is_projector_name, projectors_among
+from jan_serve.store.file_names import is_projector_name, projectors_among
 from jan_serve.store.files import raise_if_exhausted, writing_to
 from jan_serve.store.gguf.model_file import is_projector_file
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord

@@ -13,8 +13,8 @@ import msgspec
 
 from jan_serve.core.latest_tag import has_latest_tag, without_latest_tag
 from jan_serve.core.models import HeaderFacts
+from jan_serve.core.split_names import PartName
 from jan_serve.errors import AdapterNotFound, InvalidModel, ModelNotFound
-from jan_serve.store.file_names import PartName
 from jan_serve.store.files import raise_if_exhausted
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.index import STATE_FOLDER, DefaultModel, ModelEntry

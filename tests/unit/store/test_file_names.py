@@ -9,17 +9,9 @@ import pytest
 from jan_serve.errors import InvalidModel
 from jan_serve.resources import builtin_model
 from jan_serve.store import file_names
-from jan_serve.store.file_names import PartName, is_projector_name, projectors_among
+from jan_serve.store.file_names import is_projector_name, projectors_among
 from jan_serve.store.gguf.model_file import read_projector
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector
-
-
-def test_names_of_parts() -> None:
-    assert PartName.parse("a-b-00002-of-00005.gguf") == PartName("a-b", 2, 5)
-    assert PartName("a", 1, 2).all_files() == ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
-    assert PartName.parse("a-b.gguf") is None
-    assert PartName.parse("-00001-of-00002.gguf") is None
-
 
 FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
     "one model": (

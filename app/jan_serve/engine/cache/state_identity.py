@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from jan_serve.core.split_names import PartName
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.ipc.messages import LoadModel
 
 logger = logging.getLogger(__name__)
-
-_PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf\Z")
-
 
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
 
@@ -53,14 +50,9 @@ def sampled_digest(files: Iterable[Path], *texts: str) -> str:
 
 
 def model_parts(path: Path) -> tuple[Path, ...]:
-    """All files of a model, from the path of its first part (numbered as by llama.cpp's `gguf-split`)."""
-    match = _PART.match(path.name)
-    if match is None:
-        return (path,)
-    count = int(match["count"])
-    return tuple(
-        path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1)
-    )
+    """All files of a model, from the path of its first part."""
+    part = PartName.parse(path.name)
+    return (path,) if part is None else tuple(path.with_name(name) for name in part.all_files())
 
 
 def model_files(load: LoadModel) -> list[Path]:

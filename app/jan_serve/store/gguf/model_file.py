@@ -16,8 +16,8 @@ import msgspec
 
 from jan_serve.core.models import HeaderFacts
 from jan_serve.core.placement import LayerParts, ModelParts
+from jan_serve.core.split_names import MAX_PARTS, PartName
 from jan_serve.errors import InvalidModel
-from jan_serve.store.file_names import MAX_PARTS, PartName
 from jan_serve.store.files import raise_if_exhausted
 from jan_serve.store.gguf.gguf_header import STRING, ArrayValue, GgufHeader, TensorInfo, read_gguf_header
 from jan_serve.store.gguf.header_checks import check_model, check_weights

@@ -25,7 +25,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.store.file_names import PartName, files_from, is_model_name, is_projector_name, preference
+from jan_serve.core.split_names import PartName
+from jan_serve.store.file_names import files_from, is_model_name, is_projector_name, preference
 from jan_serve.store.files import TooLarge, file_stamp, read_limited
 from jan_serve.store.index import SourceKind
 

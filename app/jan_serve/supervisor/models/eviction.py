@@ -31,6 +31,12 @@ def ttl_left_s(retention: Retention, ttl_s: float | None, last_used: float, now:
     return None if ttl_s < 0 else max(0.0, last_used + ttl_s - now)
 
 
+def unload_due_s(left_s: float | None, *, leases: int, is_awaited: bool) -> float | None:
+    """Seconds until a model is unloaded because it is idle; None while a request has it or waits for it, and for ever.
+    left_s: see `ttl_left_s`."""
+    return None if leases or is_awaited else left_s
+
+
 class Occupant(msgspec.Struct, frozen=True):
     """A model that is loaded, loading or unloading (leaving). last_used: seconds of a monotonic clock. memory: bytes
     that its unload frees; memory_on_device: of them, those on accelerators."""

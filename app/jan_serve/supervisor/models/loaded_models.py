@@ -28,6 +28,7 @@ from jan_serve.supervisor.models.eviction import (
     free_for_models,
     load_error,
     plan_load,
+    unload_due_s,
 )
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel
@@ -171,13 +172,12 @@ class LoadedModels:
         now = self._clock()
         due: list[float] = []
         for name, resident in self.residents.items():
-            left_s = resident.ttl_left_s(now)
-            if left_s is None or resident.leases or self.queue.waiting(name):
-                continue
-            if left_s > 0:
-                due.append(left_s)
-            else:
+            is_awaited = bool(self.queue.waiting(name))
+            due_s = unload_due_s(resident.ttl_left_s(now), leases=resident.leases, is_awaited=is_awaited)
+            if due_s == 0:
                 self._unload(resident, "idle")
+            elif due_s is not None:
+                due.append(due_s)
         return min(due, default=None)
 
     def _advance_load(self, resident: ResidentModel) -> None:

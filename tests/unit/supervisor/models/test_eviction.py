@@ -21,6 +21,7 @@ from jan_serve.supervisor.models.eviction import (
     free_for_models,
     load_error,
     plan_load,
+    unload_due_s,
 )
 
 A, B, C = (
@@ -104,6 +105,22 @@ CASES: list[tuple[str, Wanted, list[Occupant], Room, Decision]] = [
         CannotFit(5, 4, (), on_device=True),
     ),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("left_s", "leases", "is_awaited", "due_s"),
+    [
+        (0.0, 0, False, 0.0),
+        (3.0, 0, False, 3.0),
+        (0.0, 1, False, None),
+        (0.0, 0, True, None),
+        (None, 0, False, None),
+    ],
+)
+def test_an_idle_model_is_unloaded_when_no_request_has_it_or_waits(
+    left_s: float | None, leases: int, is_awaited: bool, due_s: float | None
+) -> None:
+    assert unload_due_s(left_s, leases=leases, is_awaited=is_awaited) == due_s
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from jan_serve.cli.errors import CommandError, WrongUse
 from jan_serve.cli.input import confirm
 from jan_serve.cli.options import make_data_folder, store_names
 from jan_serve.cli.output import output, size_text
+from jan_serve.core.split_names import PartName
 from jan_serve.errors import JanServeError
-from jan_serve.store.file_names import PartName
 from jan_serve.store.index import ModelEntry, ModelIndex
 from jan_serve.store.model_folder import Removed, check_removable, is_own_file, remove_model
 from jan_serve.wiring.parts import build_library
