@@ -27,8 +27,9 @@ inline __m256i with_parity(__m256i sevens) {
 #    else
     const __m128i sixteen = _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0);
     const __m256i odd     = _mm256_broadcastsi128_si256(sixteen);
-    const __m256i low     = _mm256_shuffle_epi8(odd, half_bytes(sevens));
-    const __m256i high    = _mm256_shuffle_epi8(odd, half_bytes(_mm256_srli_epi16(sevens, 4)));
+    const __m256i lower   = _mm256_set1_epi8(15);
+    const __m256i low     = _mm256_shuffle_epi8(odd, _mm256_and_si256(sevens, lower));
+    const __m256i high    = _mm256_shuffle_epi8(odd, _mm256_and_si256(_mm256_srli_epi16(sevens, 4), lower));
     return _mm256_or_si256(sevens, _mm256_xor_si256(low, high));
 #    endif
 }

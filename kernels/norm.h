@@ -5,7 +5,7 @@
 
 namespace jan_serve {
 
-// Of COUNT sums, none waits for another: a single one takes the time of an addition for each value.
+// Adds to COUNT sums in turn: a single sum waits for each addition.
 inline double sum_of_squares(const float * values, int64_t count) {
     constexpr int COUNT       = 32;
     double        sums[COUNT] = {};

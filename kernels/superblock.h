@@ -81,10 +81,6 @@ inline Ints piece_of(const uint8_t * bytes, int piece) {
     return load<Ints>(bytes + piece * sizeof(Ints));
 }
 
-inline __m256i half_bytes(__m256i bytes) {
-    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
-}
-
 inline Superblock read(const block_q4_K & block) {
     Superblock out;
     read_scales(block.scales, out);
@@ -192,7 +188,8 @@ inline __m256i fours_of(int32_t word) {
     return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(word), places), _mm256_set1_epi32(15));
 }
 
-// Eight numbers as numbers of 16 bits, twice. All that is packed is used: Clang takes any register in place of what is not, and waits for it.
+// Eight numbers as numbers of 16 bits, twice. All that is packed is used: in place of an operand that is not, Clang takes any
+// register, and the product waits for it.
 inline __m256i in_both_halves(__m256i numbers) {
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(numbers, numbers), 0xD8);
 }

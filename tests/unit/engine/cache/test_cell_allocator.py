@@ -39,6 +39,10 @@ class Bench:
         sequence.num_computed = len(tokens)
         self.memory.keep(sequence)
 
+    def cached_lengths(self) -> list[int]:
+        """Tokens of the finished sequences in the KV cache, the oldest first."""
+        return [len(self.memory.cache.tokens(seq_id)) for seq_id in self.memory.cache.seq_ids]
+
 
 def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
     bench = Bench()
@@ -74,11 +78,10 @@ def test_finished_sequences_make_way_for_running_ones_the_oldest_first() -> None
     bench.memory.occupy(running, None, ())
     bench.memory.cells.extend(running.seq_id, 200)
     bench.memory.limit_idle_cells([running.seq_id])
-    lengths = lambda: [len(bench.memory.cache.tokens(seq_id)) for seq_id in bench.memory.cache.seq_ids]  # noqa: E731
-    assert (lengths(), bench.memory.states.saved) == ([60, 50], 1)
+    assert (bench.cached_lengths(), bench.memory.states.saved) == ([60, 50], 1)
     bench.memory.limit_idle_cells([running.seq_id])
     bench.memory.limit_idle_cells([running.seq_id])
-    assert (lengths(), bench.memory.states.saved) == ([50], 2)
+    assert (bench.cached_lengths(), bench.memory.states.saved) == ([50], 2)
     back = sequence_of(ids(1, 101))
     assert not bench.memory.states.is_fetching(back, 0)
     assert bench.memory.occupy(back, None, [running]) == 100
